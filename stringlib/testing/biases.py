@@ -61,7 +61,7 @@ def gradients_are_those_of_each_distance(make: Make, run: Mode) -> None:
 
 
 @BIAS.holds()
-def the_dtype_is_that_of_the_module_and_rounded_once(make: Make, run: Mode) -> None:
+def biases_have_the_dtype_of_the_module_and_are_rounded_once(make: Make, run: Mode) -> None:
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         bias = make(dtype)
         exact = copy.deepcopy(bias).double()(9, 20)
@@ -97,7 +97,7 @@ holds_of_modules(BIAS, lambda make: Held(make, all_of, (tokens(7), tokens(9))))
 
 
 @BIAS.holds()
-def bad_numbers_are_named(make: Make, run: Mode) -> None:
+def bad_numbers_are_refused_by_name(make: Make, run: Mode) -> None:
     bias = make()
     refused(bias, -1, 3, words="num_queries")
     refused(bias, 3, 1.5, error=TypeError, words="num_keys")

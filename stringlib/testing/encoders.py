@@ -62,7 +62,7 @@ def inputs(
 
 
 @ENCODER.holds("eq-relative")
-def shifting_every_position_leaves_the_scores(make: Make, run: Mode) -> None:
+def shifting_all_positions_does_not_change_the_scores(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder)
 
@@ -79,7 +79,7 @@ def shifting_every_position_leaves_the_scores(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds("eq-outer-basis")
-def each_head_has_the_scores_of_the_literal_rotation(make: Make, run: Mode) -> None:
+def each_head_has_the_scores_of_the_rotation_matrix(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder)
 
@@ -121,14 +121,14 @@ def rotations_are_orthogonal_and_keep_norms(make: Make, run: Mode) -> None:
     q, _, positions = inputs(encoder)
     matrices = run(encoder.matrix, positions)
     small(properties.orthogonality_error(matrices), 1e-12, "RᵀR − I")
-    turned = run(encoder.rotate, q, positions)
-    close(turned.norm(dim=-1), q.norm(dim=-1), 1e-12, "the norm of a turned vector")
+    rotated = run(encoder.rotate, q, positions)
+    close(rotated.norm(dim=-1), q.norm(dim=-1), 1e-12, "the norm of a rotated vector")
     determinants = torch.linalg.det(matrices)
     close(determinants, torch.ones_like(determinants), 1e-11, "the determinant of R")
 
 
 @ENCODER.holds("eq-group-law")
-def rotations_add_up_and_leave_the_origin(make: Make, run: Mode) -> None:
+def rotations_compose_and_are_the_identity_at_the_origin(make: Make, run: Mode) -> None:
     encoder = make()
     _, _, a = inputs(encoder)
     b = a.flip(0) * 1.7 - 3
@@ -180,24 +180,24 @@ def basis_and_frequencies_rebuild_the_rotation(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def rotate_is_the_matrix_and_a_call_leaves_the_outer_basis_out(make: Make, run: Mode) -> None:
+def rotate_multiplies_by_the_matrix_and_a_call_omits_the_outer_basis(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder)
-    turned, encoded_q, encoded_k = run(
+    rotated, encoded_q, encoded_k = run(
         lambda q, k, r: (encoder.rotate(q, r), *encoder(q, k, r)), q, k, positions
     )
     by_matrix = (encoder.matrix(positions) @ q[..., None])[..., 0]
-    close(turned, by_matrix, 1e-12, "rotate(x)")
+    close(rotated, by_matrix, 1e-12, "rotate(x)")
     close(encoded_k.norm(dim=-1), k.norm(dim=-1), 1e-12, "the norm of an encoded key")
     if type(encoder)._encode is not RotaryEncoder._encode:
         return  # this encoder applies the whole matrix, including the outer basis
     outer = encoder.basis().expand(heads_of(encoder), -1, -1)
     back = torch.einsum("hij,bhnj->bhni", outer, encoded_q)
-    close(back, turned, 1e-12, "P times an encoded query")
+    close(back, rotated, 1e-12, "P times an encoded query")
 
 
 @ENCODER.holds("eq-fold")
-def folding_leaves_the_scores(make: Make, run: Mode) -> None:
+def folding_does_not_change_the_scores(make: Make, run: Mode) -> None:
     encoder = make()
     rows = heads_of(encoder) * encoder.head_dim
     generator = torch.Generator().manual_seed(2)
@@ -259,14 +259,14 @@ def _gradients_are_those_of_eager_mode(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def the_dtype_of_the_vectors_is_kept_and_rounded_once(make: Make, run: Mode) -> None:
+def results_have_the_dtype_of_the_vectors_and_are_rounded_once(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder)
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         narrow = q.to(dtype), k.to(dtype)
         encoded = run(encoder, *narrow, positions)
-        turned = run(encoder.rotate, narrow[0], positions)
-        true({t.dtype for t in (*encoded, turned)} == {dtype}, f"{dtype} in must be {dtype} out")
+        rotated = run(encoder.rotate, narrow[0], positions)
+        true({t.dtype for t in (*encoded, rotated)} == {dtype}, f"{dtype} in must be {dtype} out")
         exact = encoder(*(x.double() for x in narrow), positions)
         for got, want in zip(encoded, exact, strict=True):
             # only the result is rounded to dtype; angles and products are float32 or float64
@@ -277,7 +277,7 @@ def the_dtype_of_the_vectors_is_kept_and_rounded_once(make: Make, run: Mode) -> 
 
 
 @ENCODER.holds()
-def autocast_does_not_touch_the_angles(make: Make, run: Mode) -> None:
+def autocast_does_not_change_the_angles(make: Make, run: Mode) -> None:
     encoder = make(torch.float32)
     q, k, positions = inputs(encoder, dtype=torch.float32)
     plain = run(encoder, q, k, positions * 1000)
@@ -287,7 +287,7 @@ def autocast_does_not_touch_the_angles(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def what_is_learned_goes_to_float32_and_float64_and_never_to_half(make: Make, run: Mode) -> None:
+def parameters_move_to_float32_and_float64_but_never_to_half(make: Make, run: Mode) -> None:
     """Check the dtypes of parameters and their gradients after moves of the encoder.
 
     A move to float32 or float64 converts both. A move to half precision leaves both as they are,
@@ -368,7 +368,7 @@ def any_number_of_tokens_and_batches(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def a_batch_of_positions_of_vmap(make: Make, run: Mode) -> None:
+def vmap_works_over_vectors_and_over_positions(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, batch=(3,))
     shifts = torch.arange(3.0).double()[:, None, None]
@@ -377,11 +377,11 @@ def a_batch_of_positions_of_vmap(make: Make, run: Mode) -> None:
         by_place = torch.func.vmap(lambda r: encoder.rotate(q[0], r))(positions + shifts)
     close(mapped[0], encoder(q, k, positions)[0], 1e-12, "a query")
     each = torch.stack([encoder.rotate(q[0], positions + s) for s in shifts])
-    close(by_place, each, 1e-12, "a turned vector")
+    close(by_place, each, 1e-12, "a rotated vector")
 
 
 @ENCODER.holds()
-def many_encoders_in_one_call(make: Make, run: Mode) -> None:
+def vmap_works_over_an_ensemble_of_encoders(make: Make, run: Mode) -> None:
     """Check ensembles: ``vmap`` over the stacked parameters and buffers of equal encoders."""
     one, other = make(), make()
     with torch.no_grad():
@@ -403,7 +403,7 @@ def many_encoders_in_one_call(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def positions_of_every_shape_and_dtype(make: Make, run: Mode) -> None:
+def positions_may_have_every_valid_shape_and_dtype(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, batch=(2,))
     shared = encoder(q, k, positions)[0]
@@ -411,8 +411,8 @@ def positions_of_every_shape_and_dtype(make: Make, run: Mode) -> None:
         close(run(encoder, q, k, positions.expand(shape))[0], shared, 1e-12, "a query")
     own = torch.stack([positions, positions + 2])
     apart = encoder(q, k, positions + 2)[0]
-    close(run(encoder, q, k, own)[0][1], apart[1], 1e-12, "a query at places of its own")
-    close(run(encoder, q, k, own[:, None])[0][1], apart, 1e-12, "a query at places of its own")
+    close(run(encoder, q, k, own)[0][1], apart[1], 1e-12, "a query at positions of its own")
+    close(run(encoder, q, k, own[:, None])[0][1], apart, 1e-12, "a query at positions of its own")
     whole = positions.round()
     for call in (lambda r: encoder(q, k, r)[0], encoder.matrix):
         close(run(call, whole.long()), run(call, whole), 0.0, "a result at integers")
@@ -437,7 +437,7 @@ def short_and_empty_sequences(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def keys_may_be_elsewhere(make: Make, run: Mode) -> None:
+def keys_may_have_other_positions_than_queries(make: Make, run: Mode) -> None:
     """Check decoding: one new query with keys at other positions, rotated now or when cached."""
     encoder = make()
     q, k, positions = inputs(encoder)
@@ -452,7 +452,7 @@ def keys_may_be_elsewhere(make: Make, run: Mode) -> None:
     )
     with run.around():
         each = [one(q, k[..., [t], :], positions, positions[[t]]) for t in range(6)]
-    close(torch.cat(each, -2), full_k, 1e-12, "a key turned alone")
+    close(torch.cat(each, -2), full_k, 1e-12, "a key rotated alone")
 
 
 @ENCODER.holds()
@@ -465,7 +465,7 @@ def a_cache_can_be_moved_to_new_positions(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def phases_stand_for_their_positions(make: Make, run: Mode) -> None:
+def phases_give_the_same_results_as_their_positions(make: Make, run: Mode) -> None:
     encoder = make()
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
         q, k, positions = inputs(encoder, seq=5, dtype=dtype)
@@ -474,7 +474,7 @@ def phases_stand_for_their_positions(make: Make, run: Mode) -> None:
         )
         each_close(here, there, 0.0, "a result by phases")
         phases, few = encoder.phases(positions), encoder.phases(positions[:2])
-        close(encoder.rotate(q, phases), encoder.rotate(q, positions), 0.0, "a turned vector")
+        close(encoder.rotate(q, phases), encoder.rotate(q, positions), 0.0, "a rotated vector")
         apart = encoder(q[..., :2, :], k, positions[:2], positions)
         each_close(encoder(q[..., :2, :], k, few, phases), apart, 0.0, "a result by two phases")
         for batched in (positions.expand(2, -1, -1), positions.expand(1, -1, -1)):
@@ -484,7 +484,7 @@ def phases_stand_for_their_positions(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def phases_carry_gradients_and_digits(make: Make, run: Mode) -> None:
+def phases_keep_gradients_and_precision(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, seq=3)
     narrow = encoder.phases(positions).to(torch.bfloat16)
@@ -509,7 +509,7 @@ def phases_carry_gradients_and_digits(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def phases_of_others_are_refused(make: Make, run: Mode) -> None:
+def phases_that_do_not_fit_are_refused(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, seq=5)
     phases = encoder.phases(positions)
@@ -553,7 +553,7 @@ def inputs_are_not_changed_and_nan_stays_in_its_token(make: Make, run: Mode) -> 
 
 
 @ENCODER.holds()
-def bad_input_is_named(make: Make, run: Mode) -> None:
+def bad_input_is_refused_by_name(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder)
     d, n = encoder.head_dim, encoder.coord_dim

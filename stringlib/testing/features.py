@@ -126,7 +126,7 @@ def features_are_those_of_their_formula(case: Mapped, run: Mode) -> None:
 
 
 @FEATURE_MAP.holds()
-def keys_and_their_scales_are_the_keys(case: Mapped, run: Mode) -> None:
+def scaled_keys_times_their_scales_are_the_keys(case: Mapped, run: Mode) -> None:
     phi = case.make()
     q, k, v = case.qkv(25)
     got = run(lambda q, k, v: case.attend(phi, q, k, v), q, k, v)
@@ -176,7 +176,7 @@ def half_precision_rounds_features_once_and_autocast_never(case: Mapped, run: Mo
 
 
 @FEATURE_MAP.holds()
-def nothing_looks_ahead_and_nan_stays_in_its_token(case: Mapped, run: Mode) -> None:
+def later_tokens_change_nothing_and_nan_stays_in_its_token(case: Mapped, run: Mode) -> None:
     """Check features by way of ``scaled_keys``, which a causal layer uses."""
     phi = case.make()
     q, k, v = case.qkv(40)
@@ -217,7 +217,7 @@ def long_vectors_stay_finite(case: Mapped, run: Mode) -> None:
 
 
 @FEATURE_MAP.holds()
-def prefill_and_decode_equal_the_whole(case: Mapped, run: Mode) -> None:
+def prefill_and_decoding_equal_the_whole_sequence(case: Mapped, run: Mode) -> None:
     phi = case.make()
     q, k, v = 3 * case.tokens(2, 2, n=25)[0], 3 * case.tokens(2, 2, n=25)[1], case.qkv(25)[2]
     whole, state, out = case.attend(phi, q, k, v), None, []
@@ -245,7 +245,7 @@ holds_of_modules(FEATURE_MAP, lambda case: Held(case.make, all_of, (case.tokens(
 
 
 @FEATURE_MAP.holds()
-def bad_input_is_named_and_good_is_left_alone(case: Mapped, run: Mode) -> None:
+def bad_input_is_refused_by_name_and_good_input_is_not_changed(case: Mapped, run: Mode) -> None:
     phi, x = case.make(), case.tokens(2)
     copied = x.clone()
     run(lambda x: all_of(phi, x), x)

@@ -366,7 +366,7 @@ def any_number_of_tokens_batches_and_heads_of_one_graph(case: Weighted, run: Mod
 
 
 @WEIGHT.holds()
-def the_future_changes_nothing(case: Weighted, run: Mode) -> None:
+def later_tokens_do_not_change_earlier_outputs(case: Weighted, run: Mode) -> None:
     n = case.length(70, run)
     t = n // 2
     for causal, mode in case.ways(run, causal=(True,)):
@@ -396,7 +396,7 @@ def batches_heads_and_strides_do_not_matter(case: Weighted, run: Mode) -> None:
 
 
 @WEIGHT.holds()
-def padded_keys_are_not_there(case: Weighted, run: Mode) -> None:
+def padded_keys_have_no_influence(case: Weighted, run: Mode) -> None:
     n = case.length(40, run)
     for (causal, mode), with_scale in itertools.product(case.ways(run), (False, True)):
         if with_scale and causal and mode == "fft":
@@ -446,7 +446,7 @@ def _padded(
 
 
 @WEIGHT.holds()
-def a_query_that_no_key_answers_gets_zero_and_finite_gradients(case: Weighted, run: Mode) -> None:
+def a_query_similar_to_no_key_gets_zero_and_finite_gradients(case: Weighted, run: Mode) -> None:
     n = case.length(6, run)
     last = min(2, n - 1)
     for causal, mode in case.ways(run):
@@ -542,7 +542,7 @@ def no_tokens(case: Weighted, run: Mode) -> None:
 
 
 @WEIGHT.holds()
-def more_keys_than_queries_and_fewer(case: Weighted, run: Mode) -> None:
+def the_numbers_of_keys_and_queries_may_differ(case: Weighted, run: Mode) -> None:
     if False not in case.causal or not case.rectangular:
         skip()
     sizes = (3, 8), (8, 3), (1, 5), (4, 0), (40, 3), (3, 40)
