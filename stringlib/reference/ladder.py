@@ -56,9 +56,9 @@ def encode_by_half_spectrum(x: Tensor, positions: Tensor, coefficients: Tensor) 
     r"""Return the weighted half spectrum of R(r)x, equation :eq:`eq-inference-half-spectrum`.
 
     No inverse FFT is needed, because by Parseval's theorem the inner product of two such vectors
-    is the inner product of the rotated vectors. The weights are 1/d for coefficient 0 and, if d is
-    even, d/2. They are 2/d for all others, which also stand for their complex conjugates. Each
-    coefficient is multiplied by the square root of its weight.
+    is the inner product of the rotated vectors. Coefficient 0 and, if d is even, coefficient d/2
+    have the weight 1/d. Any other coefficient has the weight 2/d, because it also represents its
+    complex conjugate. Each coefficient is multiplied by the square root of its weight.
 
     Returns:
         Real and imaginary parts of each coefficient side by side,

@@ -438,7 +438,7 @@ def short_and_empty_sequences(make: Make, run: Mode) -> None:
 
 @ENCODER.holds()
 def keys_may_have_other_positions_than_queries(make: Make, run: Mode) -> None:
-    """Check decoding: one new query with keys at other positions, rotated now or when cached."""
+    """Check decoding: a new query with keys at other positions, rotated together or one by one."""
     encoder = make()
     q, k, positions = inputs(encoder)
     full_q, full_k = encoder(q, k, positions)

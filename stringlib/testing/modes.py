@@ -129,7 +129,7 @@ class Batched(Mode):
     def prepared(self, function: Function, *tensors: Tensor, free: Free = ()) -> Function:
         """Return a function that applies ``function`` to the batch and returns the second result.
 
-        The second entry of the batch are the given tensors.
+        The given tensors are the second entry of the batch.
         """
         batched = torch.func.vmap(function)
 

@@ -94,7 +94,7 @@ class Weighted:
         Args:
             tensors: As from :meth:`given`.
             causal: Whether attention is causal.
-            mode: Algorithm for the sums. Default: that of the weight.
+            mode: Algorithm for the sums. Default: the default of the weight.
             length: Total number of tokens, if ``tensors`` contain only some. Default: all.
             **options: Further arguments of
                 :func:`~stringlib.attention.linear.linear_attention`.
@@ -220,7 +220,7 @@ def attended(
         run: Mode of execution.
         tensors: As from :meth:`Weighted.given`.
         causal: Whether attention is causal.
-        mode: Algorithm for the sums. None for that of the weight.
+        mode: Algorithm for the sums, or None for the default of the weight.
         **more: Further arguments of :meth:`Weighted.attend`.
     """
     found: Tensor = run(lambda *t: case.attend(t, causal, mode, **more), *tensors)
@@ -245,7 +245,7 @@ def in_pieces(
         case: The weight.
         tensors: As from :meth:`Weighted.given`.
         cuts: Numbers of tokens after which a new piece begins.
-        mode: Algorithm for the sums. Default: that of the weight.
+        mode: Algorithm for the sums. Default: the default of the weight.
         run: Mode of execution. Default: eager.
         key_scale: Scales of all keys, which are cut like the tokens. Default: none.
         key_mask: Mask of all keys, which is cut like the tokens. Default: none.
