@@ -185,7 +185,7 @@ class RotaryEncoder(Derived):
         with without_autocast(q):
             if key_phases is phases and is_short(q) and q.dtype == k.dtype:
                 # with few tokens the number of calls takes the time: rotate both in one tensor
-                if q.shape == k.shape:
+                if q.shape == k.shape and phases.turns.ndim <= q.ndim + 1:
                     both = self._encode(torch.stack([q, k]), phases)
                     return both[0], both[1]
                 if self.heads == 1 and q.shape[:-3] == k.shape[:-3]:

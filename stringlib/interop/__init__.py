@@ -4,8 +4,9 @@
 and :class:`~stringlib.interop.adapters.Rotated` adds an encoder to the projections of a vision
 transformer. :func:`~stringlib.interop.convert.to_layout` and
 :func:`~stringlib.interop.convert.fold_qkv` rewrite weights.
-:func:`~stringlib.interop.fold_norms.foldable` and :func:`~stringlib.interop.fold_norms.fold_norms`
-merge a basis through norms of queries and keys. The rest of the package does not use this part.
+:func:`~stringlib.interop.fold_norms.fold_norms` merges the basis of an encoder into projections
+that are followed by a norm, if :func:`~stringlib.interop.fold_norms.foldable` says that this is
+possible. The rest of the package does not use this part.
 """
 
 from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated, load_encoders

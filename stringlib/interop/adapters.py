@@ -1,8 +1,9 @@
-"""Modules that carry an encoder into other libraries' models, one in each of two seams.
+"""Modules that put an encoder into models of other libraries.
 
-A language model asks one rotary module for its cosines and sines: :class:`RotaryTables` stands
-there. A vision transformer has no such module, but projections to queries and keys:
-:class:`Rotated` stands there. Nothing else of the model is touched, and no library is imported.
+A language model of transformers has one rotary module, from which all layers get their cosines and
+sines: :class:`RotaryTables` replaces it. A vision transformer often has no such module, but it has
+projections to queries and keys: :class:`Rotated` replaces them. Nothing else in the model changes,
+and no other library is imported.
 """
 
 from __future__ import annotations
@@ -26,40 +27,54 @@ from stringlib.spec import Floats, Positions, Positive, Reals, checked, require
 
 
 class RotaryTables(nn.Module):
-    """What a language model of the library transformers has as its ``rotary_emb``.
+    """Replacement for the rotary module of a language model: cosines and sines of an encoder.
 
-    The model turns queries and keys by these tables, and does the rest as before: caches,
-    generation, masks. Frequencies stay exact when the model is converted to bfloat16, and those
-    that are learned get gradients; where layers are checkpointed, with ``use_reentrant=False``,
-    for all of them share one table. Tables hold no basis: put it into the projections of queries
-    and keys, ``encoder.fold(weight, layout=layout)``.
+    In models of the library transformers this module is called ``rotary_emb``. The model rotates
+    queries and keys by the cosines and sines that it returns. Caches, generation and masks work as
+    before. Frequencies stay exact when the model is converted to bfloat16. Learned frequencies get
+    gradients. All layers share one table, so gradient checkpointing needs ``use_reentrant=False``.
 
-    :meth:`from_module` reads all arguments from the module that is to be replaced. Move the new one
-    to the model's device. Its tables are as wide as the encoder's ``head_dim``: for
-    a model that turns a part of its channels, make an encoder of these alone.
+    Cosines and sines do not contain the basis of an encoder. Merge it into the projections of
+    queries and keys, with ``encoder.fold(weight, layout=layout)``.
+
+    :meth:`from_module` reads all arguments from the module that is to be replaced. Move the new
+    module to the device of the model. The tables have as many channels as the encoder's
+    ``head_dim``, so a model that rotates only some channels needs an encoder of that size.
 
     Args:
-        encoder: With ``heads=1``; or one for each of the model's layer types, by name.
-        layout: How the model's own tables are laid out: ``"half"``, as Llama has them, or
-            ``"interleaved"`` (Cohere); ``"axes"``, halves for each coordinate by itself (the tower
-            of Gemma 4); ``"pairs"``, one column a pair (GPT-OSS); ``"complex"``,
-            one tensor of complex numbers, one a pair (Llama 4, DeepSeek-V2). It does not say
-            which channels are a pair: Llama 4 turns neighbours, GPT-OSS halves, and GLM turns
-            neighbours by half tables.
-        scale: Multiplies cosines and sines, and so logits by its square: the attention factor of
-            YaRN and LongRoPE. Or one for each layer type, by name; 1 for those left out.
-        coordinates: Where several coordinates stand in ``position_ids``: ``"first"``, as models of
-            texts and images have them, or ``"last"``, as towers of images have them.
-        wide: Whether tables are of float32 where tokens are narrower (OLMo).
-        longer: What a long text changes: :class:`~stringlib.encoders.scaling.Beyond` or
-            :class:`~stringlib.encoders.scaling.DynamicNTK`. Or one for each layer type.
-        positions: For a model that hands no positions over: makes them, ``(..., seq, coord_dim)``,
-            of what it does hand over: DINOv3 of transformers the picture, a model of timm the
-            numbers of rows and columns (:meth:`get_embed`).
+        encoder: Rotary encoder with ``heads=1``; or a dictionary with an encoder for each layer
+            type of the model.
+        layout: Order of the columns of the tables, which has to be that of the model:
+
+            - ``"half"`` (default; Llama): all pairs, then all pairs again.
+            - ``"interleaved"`` (Cohere): each column twice, side by side.
+            - ``"axes"`` (vision encoder of Gemma 4): ``"half"`` for each coordinate by itself.
+            - ``"pairs"`` (GPT-OSS): one column per pair.
+            - ``"complex"`` (Llama 4, DeepSeek-V2): one complex number per pair, cos + i sin.
+
+            The layout does not determine which channels the model rotates as a pair: Llama 4
+            rotates neighbouring channels, GPT-OSS channels i and i + d/2, and GLM neighbouring
+            channels with ``"half"`` tables.
+        scale: Factor of all cosines and sines, which multiplies logits by its square (the attention
+            factor of YaRN and LongRoPE); or a dictionary with a factor for each layer type, in
+            which missing types have 1. Default: 1.
+        coordinates: Dimension of ``position_ids`` that contains the coordinates, if there are
+            several: ``"first"`` (default), as in models of text and images, or ``"last"``, as in
+            vision encoders.
+        wide: If True, tables are float32 even if tokens have a narrower dtype (OLMo). Default:
+            False.
+        longer: Change of frequencies and scale for texts longer than in training:
+            :class:`~stringlib.encoders.scaling.Beyond` or
+            :class:`~stringlib.encoders.scaling.DynamicNTK`; or a dictionary with one for each
+            layer type. Default: no change.
+        positions: Function that returns positions, ``(..., seq, coord_dim)``, for a model that does
+            not pass ``position_ids``. It is called with what the model passes instead: the image
+            (DINOv3 of transformers), or the numbers of rows and columns (models of timm, see
+            :meth:`get_embed`).
 
     Raises:
-        ValueError: If a name in ``scale`` is unknown, a scale is not positive, or an encoder has
-            no tables.
+        ValueError: If a layer type is unknown, a scale is not positive, an encoder has more than
+            one head, or its ``head_dim`` does not fit ``layout``.
 
     Example:
         >>> from stringlib import RoPE
@@ -110,23 +125,25 @@ class RotaryTables(nn.Module):
     @classmethod
     @checked
     def from_module(cls, rotary_emb: nn.Module) -> RotaryTables:
-        """Return what stands in for a model's rotary module and makes the tables that it makes.
+        """Return a replacement for a model's rotary module that gives the same cosines and sines.
 
-        The module is asked: for a few positions, for a text that is short and for one that is
-        long. So layer types, coordinates, layout, attention factor and a scaling that depends on
-        the length are those of the module, whatever its class. What a model reads from it besides,
-        such as ``config``, is kept.
+        All arguments are found by calling the module at a few positions, with a short and with a
+        long text: layer types, coordinates, layout, attention factor, and a scaling that depends
+        on the length. The class of the module does not matter. Other attributes that a model may
+        read, such as ``config``, are copied.
 
         Args:
-            rotary_emb: The module, with its numbers: not one on the meta device. It is called with
-                tokens and ``position_ids``, and with a layer type where ``rope_type`` has several.
+            rotary_emb: Module to be replaced, which must not be on the meta device. It is called
+                with tokens and ``position_ids``, and also with a layer type if its ``rope_type`` is
+                a dictionary of them.
 
         Raises:
-            ValueError: If it makes no such tables, or changes them for long texts in a way that is
-                neither LongRoPE nor dynamic NTK. The message names its class.
+            ValueError: If the module does not return cosines and sines of positions, has learned
+                frequencies, or changes them for long texts in another way than LongRoPE or dynamic
+                NTK. The message names the class of the module.
 
         Example:
-            >>> class Rotary(nn.Module):  # as a model has it, with a factor of YaRN
+            >>> class Rotary(nn.Module):  # as in a model with the attention factor 1.2
             ...     def forward(self, x, position_ids):
             ...         angles = position_ids[..., None] * torch.tensor([1.0, 0.01]).repeat(2)
             ...         return 1.2 * angles.cos(), 1.2 * angles.sin()
@@ -170,20 +187,21 @@ class RotaryTables(nn.Module):
         position_ids: Reals[Tensor, "... batch seq"] | None = None,
         layer_type: str | None = None,
     ) -> tuple[Tensor, Tensor] | Tensor:
-        """Return cosines and sines as the model hands them to its layers.
+        """Return cosines and sines in the form in which the model passes them to its layers.
 
         Args:
-            x: Tokens; only their dtype and device are read.
-            position_ids: ``(batch, seq)``; for an encoder of c coordinates ``(c, batch, seq)``, as
-                models of images and texts hand them over, or ``(batch, seq)`` where all
-                coordinates are the same. With coordinates last ``(..., seq, c)``. Not at all where
-                ``positions`` makes them.
-            layer_type: Whose encoder is asked for, where layer types have their own.
+            x: Tokens. Only their dtype and device are used, unless ``positions`` is a function,
+                which is called with them (or with the image, where the model passes it here).
+            position_ids: Positions, ``(batch, seq)``. For an encoder with c coordinates,
+                ``(c, batch, seq)``; or ``(batch, seq)`` if all coordinates are equal. With
+                ``coordinates="last"``, ``(..., seq, c)``. Not used if ``positions`` is a function.
+            layer_type: Layer type whose encoder is used, if there are several.
 
         Returns:
-            ``(cos, sin)``, each ``(batch, seq, head_dim)``, of the dtype of ``x``; with layout
-            ``"pairs"`` of ``head_dim / 2`` columns, with ``"complex"`` as one tensor cos + i sin,
-            complex64 or wider. Without a dimension of the batch where positions have none.
+            ``(cos, sin)``, each ``(batch, seq, head_dim)`` in the dtype of ``x``. With the layout
+            ``"pairs"`` they have ``head_dim / 2`` columns. With ``"complex"`` the result is one
+            tensor, cos + i sin, complex64 or wider. If positions have no batch dimension, neither
+            have the tables.
         """
         encoder, name = self._of(layer_type)
         positions = self._places(x, position_ids, encoder.coord_dim).to(x.device)
@@ -191,15 +209,22 @@ class RotaryTables(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Channels of a head, by the name that timm reads."""
+        """Number of channels of a head, under the name that timm uses."""
         return self._of(None)[0].head_dim
 
     def get_embed(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return sines and cosines side by side: what timm asks of the ``rope`` of a model.
+        """Return sines and cosines side by side, as models of timm expect them from ``rope``.
 
         Args:
-            shape: Rows and columns of patches, of which ``positions`` makes positions.
-            dtype: Of the result.
+            shape: Numbers of rows and columns of patches, with which ``positions`` is called.
+            dtype: Dtype of the result. Default: float32.
+
+        Returns:
+            All sines, then all cosines, ``(seq, 2 * head_dim)``; with the layout ``"pairs"``,
+            ``(seq, head_dim)``.
+
+        Raises:
+            ValueError: If ``positions`` was not given, or the layout is ``"complex"``.
         """
         encoder, name = self._of(None)
         if self.positions is None:
@@ -227,7 +252,7 @@ class RotaryTables(nn.Module):
         self, positions: Tensor, dtype: torch.dtype, encoder: RotaryEncoder, name: str
     ) -> Any:
         frequencies, scale = encoder._all_frequencies(), self.scales[name]
-        require_same_device("x", positions, "encoder", frequencies)  # a product would not say it
+        require_same_device("x", positions, "encoder", frequencies)
         if positions.shape[-1:] != (encoder.coord_dim,):
             raise ValueError(
                 f"positions must make shape (..., seq, {encoder.coord_dim}), got "
@@ -247,7 +272,7 @@ class RotaryTables(nn.Module):
         return torch.complex(cos, sin) if self.layout == "complex" else (cos, sin)
 
     def _places(self, x: Tensor, position_ids: Tensor | None, axes: int) -> Tensor:
-        """Return where tokens stand, ``(..., seq, axes)``."""
+        """Return the positions of tokens, ``(..., seq, axes)``."""
         if self.positions is not None:
             return self.positions(x)
         shape: tuple[int, ...] = () if position_ids is None else tuple(position_ids.shape)
@@ -261,12 +286,19 @@ class RotaryTables(nn.Module):
 
 
 def _key(layer_type: str) -> str:
-    """Return a name that a module may have: the only layer type has none."""
+    """Return a layer type as a valid name of a module, even if it is the empty string."""
     return f"for {layer_type}"
 
 
 def _by_type(name: str, given: Any, types: Collection[str], otherwise: Any) -> dict[str, Any]:
-    """Return one thing for each layer type."""
+    """Return a dictionary with one entry per layer type.
+
+    Args:
+        name: Name of the argument, for an error message.
+        given: The entries by layer type, or a single one for all types.
+        types: All layer types.
+        otherwise: Entry of types that are missing in ``given``.
+    """
     if [*types] == [""] or not isinstance(given, Mapping):
         return dict.fromkeys(types, given)
     for key in given:
@@ -275,37 +307,43 @@ def _by_type(name: str, given: Any, types: Collection[str], otherwise: Any) -> d
 
 
 class Rotated(nn.Module):
-    r"""A projection to queries, keys or both, turned: :math:`R(r)\,(W x + b)` head by head.
+    r"""Projection to queries and keys followed by a rotary encoder, :math:`R(r)\,(W x + b)`.
 
-    It stands where a model has the projection: a fused ``[q; k; v]`` with ``heads`` twice those of
-    attention, or one module for queries and one for keys with the same encoder. Every token stands
-    at its row of ``positions``; one that is at 0, such as a class token, is not turned. With
-    ``CirculantSTRING(..., zero=True)`` a trained model says what it said, and learns from there.
+    It replaces a projection of a model: either a fused one to queries, keys and values, with
+    ``heads`` twice the number of attention heads so that the values are not rotated; or one module
+    for queries and one for keys, with the same encoder. Token n is rotated by the position in row n
+    of ``positions``; a token at position 0, such as a class token, is not rotated. With
+    ``CirculantSTRING(..., zero=True)`` all rotations are initially the identity, so a trained model
+    gives the same outputs until it is trained further.
 
-    Queries and keys should go from here to their products. A norm between (``q_norm``, ``k_norm``)
-    sees turned vectors. One that only divides by the length commutes with every rotation. One with
-    learned weights, or that subtracts a mean, does not: logits then depend on the positions
-    themselves, not on their differences alone, and :meth:`folded` changes them.
+    Queries and keys should be multiplied with each other directly afterwards. A norm in between
+    (``q_norm``, ``k_norm``) acts on rotated vectors. A norm that only divides by the length
+    commutes with every rotation. A norm that has learned weights, or subtracts a mean, does not:
+    logits then depend on the positions themselves, not only on their differences, and
+    :meth:`folded` changes the logits.
 
-    Some models of timm multiply by ``weight`` themselves, to add a bias that lies elsewhere
-    (EVA-02, BEiT). They find it here by this name, and what they get is turned, bias included.
+    Some models of timm multiply by ``weight`` themselves, because their bias is stored elsewhere
+    (EVA-02, BEiT). The attribute ``weight`` of this module rotates such a product too, including
+    the bias.
 
     Args:
-        linear: The model's projection. In the ``state_dict`` its parameters are then under
-            ``linear.``: load the model's weights first.
-        encoder: One with ``heads=h`` serves h heads, then the next h. Where a key serves several
-            queries (grouped queries), it should have ``heads=1``.
-        positions: Of all tokens, ``(seq, coord_dim)``, or ``(batch, seq, coord_dim)`` where each
-            picture has its own; or what makes them of the tokens that are projected, such as
-            :class:`PatchPositions`. They are not in the ``state_dict``, and
-            stay exact when the model is converted to bfloat16.
-        heads: How many heads of the output, the first ones, are turned; all if omitted.
+        linear: Projection of the model. Its parameters are in the ``state_dict`` under ``linear.``,
+            so load the weights of the model before replacing the projection.
+        encoder: Rotary encoder. With h heads, it rotates the first h heads of the output, then
+            the next h, and so on. It should have ``heads=1`` if several query heads share a key
+            head (grouped-query attention).
+        positions: Positions of all tokens, ``(seq, coord_dim)``, or ``(batch, seq, coord_dim)`` if
+            they differ between images; or a function that computes them from the tokens, such as
+            :class:`PatchPositions`. They are not in the ``state_dict``, and stay exact when the
+            model is converted to bfloat16.
+        heads: Number of heads of the output that are rotated, counted from the first. Default: all.
 
     Attributes:
         linear: The projection.
         encoder: The encoder.
-        positions: The positions, float64 where the device has it; None if they are made anew.
-        heads: How many heads are turned.
+        positions: The positions, float64 if the device supports it; None if a function computes
+            them.
+        heads: Number of rotated heads.
 
     Example:
         >>> from stringlib import CirculantSTRING
@@ -344,7 +382,8 @@ class Rotated(nn.Module):
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
         if isinstance(positions, Tensor) and positions.is_meta:
             raise ValueError("positions must have numbers, got a tensor on the meta device")
-        # no buffer: libraries that build models on meta fill those in no state_dict with anything
+        # not a buffer: libraries that build models on the meta device fill buffers that are not in
+        # the state_dict with arbitrary numbers
         self.positions = (
             widen(positions.detach()).clone() if isinstance(positions, Tensor) else None
         )
@@ -352,30 +391,30 @@ class Rotated(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The projection's weight, for models that multiply by it themselves."""
+        """Weight of the projection, for models that multiply by it: the product is rotated."""
         turning = self.linear.weight.as_subclass(_TurningWeight)
         turning.module = self
         return turning
 
     @property
     def channels(self) -> int:
-        """Channels of a token, as the projection reads them."""
+        """Number of channels of a token before the projection."""
         return self.linear.in_features
 
     @checked
     def forward(self, x: Floats[Tensor, "... n self.channels"]) -> Tensor:
-        """Return the projected tokens, turned.
+        """Return the projected tokens, with queries and keys rotated.
 
         Args:
-            x: ``(..., seq, channels)``.
+            x: Tokens, ``(..., seq, channels)``.
 
         Returns:
-            ``(..., seq, rows)``, what ``linear`` gives but for the turn.
+            ``(..., seq, linear.out_features)``.
         """
         return self._turn(x, self.linear(x))
 
     def _turn(self, x: Tensor, projected: Tensor) -> Tensor:
-        """Return tokens ``x`` that were projected, turned where they stand."""
+        """Return ``projected``, the projection of tokens ``x``, rotated by their positions."""
         encoder, positions = self.encoder, self.positions
         if self.places is not None:
             positions = self.places(x)
@@ -383,21 +422,23 @@ class Rotated(nn.Module):
         require_places("x", x, positions)
         turning, rest = projected.tensor_split([self.heads * encoder.head_dim], -1)
         by_head = turning.unflatten(-1, (-1, encoder.heads, encoder.head_dim)).movedim(-4, -2)
-        if positions.ndim > 2:  # the same for each group of heads
+        if positions.ndim > 2:  # add a dimension for groups of heads, which share the positions
             positions = positions.unsqueeze(-3)
         turned = encoder.rotate(by_head, positions).movedim(-2, -4).flatten(-3)
         return torch.cat([turned, rest], -1)
 
     @torch.no_grad()
     def folded(self) -> Rotated:
-        """Return a module that costs what RoPE costs: the basis is in a copy of the projection.
+        """Return a module with the same logits that costs what RoPE costs.
 
-        Its queries and keys are those of this one but for the basis, which cancels in their
-        products, :eq:`eq-fold`. So fold the projections of both.
+        The basis of the encoder is merged into a copy of the projection, and the new encoder has no
+        basis. Queries and keys are then expressed in this basis, which cancels in their products,
+        :eq:`eq-fold`. Both projections have to be folded.
 
         Raises:
-            ValueError: If weight or bias are computed anew at each call, or more is done than to
-                multiply and add: a basis in the weight would be lost, or meet only a part.
+            ValueError: If ``linear`` is not a plain linear layer, for example because its weight is
+                computed at each call (parametrisation), or because it has forward hooks or an
+                adapter. The basis would then be lost, or applied to only a part of the output.
         """
         encoder, linear = self.encoder, self.linear
         plain = type(linear).forward is nn.Linear.forward
@@ -423,42 +464,47 @@ class Rotated(nn.Module):
         return f"heads={self.heads}, tokens={tokens}"
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotated:
-        """Move, and keep positions exact: bfloat16 has no odd numbers beyond 256."""
+        """Move positions with the module, but keep them exact: bfloat16 has no odd integers > 256.
+
+        Positions therefore follow the device and ignore the dtype.
+        """
         super()._apply(fn, recurse)
         if self.positions is not None:
-            # every device has integers: only they can ask where all is moved to
+            # an empty integer tensor finds the device, because each device supports integers
             device = fn(self.positions.new_empty(0, dtype=torch.int64)).device
             self.positions = self.positions.to(device, widest(device))
         return self
 
 
 def load_encoders(model: nn.Module, directory: str | Path, variant: str | None = None) -> None:
-    """Give a model that has :class:`RotaryTables` or :class:`Rotated` the numbers saved with them.
+    """Load the parameters of :class:`RotaryTables` and :class:`Rotated` that were saved in a model.
 
-    ``save_pretrained`` writes them with the rest. ``from_pretrained`` builds the model that the
-    library knows, which has no place for them: it reports them as unexpected, or as missing what
-    they hold, and goes on. So build the model, put in the same modules as before, and call this::
+    ``save_pretrained`` saves them together with the model. But ``from_pretrained`` builds the
+    original model, which does not contain these modules. It therefore reports their parameters as
+    unexpected, and those of replaced projections as missing, and does not load them. Build the
+    model, put in the same modules as before saving, and call this function::
 
         model = LlamaForCausalLM.from_pretrained(directory)
         model.model.rotary_emb = RotaryTables(CirculantSTRING(128))
         load_encoders(model, directory)
 
-    Two things ``save_pretrained`` may have to be told. Where queries and keys share one encoder,
-    that two names may be one tensor:
-    ``state_dict={name: x.clone() for name, x in model.state_dict().items()}``. For families that
-    write other names than they have, such as ViT, that names stay: ``save_original_format=False``.
+    ``save_pretrained`` may need one of two arguments. If queries and keys share one encoder, two
+    names refer to the same tensor; then pass
+    ``state_dict={name: x.clone() for name, x in model.state_dict().items()}``. Some model families,
+    such as ViT, save their parameters under other names; then pass ``save_original_format=False``.
 
     Args:
-        model: With its modules in place.
-        directory: That ``save_pretrained`` wrote, with files of safetensors.
-        variant: Which of several weights, as ``from_pretrained`` calls it.
+        model: Model in which the modules have already been replaced. It is changed in place.
+        directory: Directory that ``save_pretrained`` wrote, with safetensors files.
+        variant: Variant of the weights, the argument ``variant`` of ``from_pretrained``. Default:
+            the files without a variant in their name.
 
     Raises:
-        ValueError: If the model has no such module, or something of one is not in the files, or
-            something is left over there.
+        ValueError: If the model has no such module, or the files lack a parameter of one of them
+            or contain one that it does not have.
         ImportError: If safetensors is not installed.
     """
-    safe_open: Any = import_module("safetensors").safe_open  # whoever has such files has it
+    safe_open: Any = import_module("safetensors").safe_open
     kinds = (RotaryTables, Rotated)
     places = [name for name, each in model.named_modules() if isinstance(each, kinds)]
     if not places:
@@ -469,7 +515,7 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     saved: dict[str, Tensor] = {}
     of = "" if variant is None else f".{variant}"
     whole, index = f"model{of}.safetensors", Path(directory, f"model.safetensors.index{of}.json")
-    if Path(directory, whole).exists():  # as from_pretrained chooses, whatever lies beside it
+    if Path(directory, whole).exists():  # the file that from_pretrained prefers
         files = {whole}
     elif index.exists():
         files = {*json.loads(index.read_text(encoding="utf8"))["weight_map"].values()}
@@ -489,14 +535,18 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     model.load_state_dict(saved, strict=False)
 
 
-# what gives the same weight in another dtype or place
+# functions that return the same weight in another dtype or on another device
 SAME = (Tensor.detach, Tensor.to, Tensor.float, Tensor.double, Tensor.half, Tensor.bfloat16)
 PRODUCTS = {"matmul", "mm", "addmm", "bmm", "baddbmm", "einsum", "tensordot", "__matmul__"}
 PRODUCTS |= {"__rmatmul__", "inner", "mv", "addmv", "dot"}
 
 
 class _TurningWeight(Tensor):
-    """The weight of a :class:`Rotated`: what is projected by it is turned."""
+    """Weight of a :class:`Rotated`; tokens projected with it are rotated.
+
+    ``torch.nn.functional.linear`` with the whole weight rotates its result. Other products raise an
+    error, because they would return vectors that are not rotated.
+    """
 
     module: Rotated | None = None
 
@@ -529,12 +579,15 @@ class _TurningWeight(Tensor):
 
 
 class PatchPositions:
-    """Positions of the patches of pictures of several sizes, as NaFlex models tell their shapes.
+    """Positions of patches in a batch of images of different sizes (NaFlex models).
+
+    Such a model passes the shape of each image to its embedding. A hook on the embedding stores
+    these shapes, and a call of this object computes positions from them.
 
     Args:
-        module: The model's embedding, which is called with the shapes.
-        argument: What its ``forward`` calls them: rows and columns of each picture,
-            ``(batch, 2)``.
+        module: Embedding of the model.
+        argument: Name of the argument of its ``forward`` that contains the numbers of rows and
+            columns of each image, ``(batch, 2)``.
 
     Example:
         >>> class Embeddings(nn.Module):
@@ -552,30 +605,37 @@ class PatchPositions:
         require_name("argument", argument, signature.parameters)
 
         self.argument = argument
-        self.shapes: Tensor | None = None  # told last
-        self.kept: Tensor | None = None  # told since the last backward pass, for it
-        self.several, self.used = False, False  # whether others were, and whether it used them
-        # a method, so that the hook of a copied model tells the copy
+        self.shapes: Tensor | None = None  # shapes of the latest call
+        # For the backward pass: shapes of the first call since the last backward pass, whether
+        # a later call had other shapes, and whether a backward pass has used them.
+        self.kept: Tensor | None = None
+        self.several, self.used = False, False
+        # a bound method, so that the hook of a copied model belongs to the copied object
         module.register_forward_pre_hook(self._remember, with_kwargs=True)
 
     def _remember(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
         self.shapes = torch.as_tensor(given[self.argument])
-        # a compiler sees what is computed again
+        # not needed when compiled, because the compiler itself handles recomputation
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             if self.kept is None or self.used:
                 self.kept, self.several, self.used = self.shapes, False, False
             self.several = self.several or not torch.equal(self.kept, self.shapes)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return (row, column) of each token of ``(batch, seq, channels)``; padding is at 0."""
+        """Return the row and column of each patch, ``(batch, seq, 2)``; padding is at (0, 0).
+
+        Args:
+            x: Tokens, ``(batch, seq, channels)``. Only their shape and device are used.
+        """
         if self.shapes is None:
             raise ValueError("shapes must be told by the model's embedding first, got none")
         shapes, backward = self.shapes, False
         if not torch.compiler.is_compiling():
             backward = torch._C._current_graph_task_id() >= 0
         if backward and self.kept is not None:
-            # checkpointing computes layers again, when another picture may have been told
+            # gradient checkpointing recomputes layers during the backward pass, when shapes of
+            # other images may have been stored since
             if self.several:
                 raise ValueError(
                     "shapes must be those of one call of the model between two backward passes "

@@ -1,4 +1,4 @@
-"""Weights of trained models, rewritten: for another layout of pairs, or with a basis folded in."""
+"""Convert weights of trained models: to another layout of pairs, or with an encoder's basis."""
 
 from __future__ import annotations
 
@@ -19,26 +19,31 @@ def to_layout(
     target: Layout,
     pairs: int | None = None,
 ) -> Tensor:
-    """Return a query or key projection whose heads number their pairs in another way.
+    """Convert a query or key projection to another layout of the channel pairs.
 
-    The rows of every head change places, nothing else does: with both projections, biases and
-    per-head norm weights rewritten, a model gives the same logits with rotations of the target
-    layout, :eq:`eq-model-norm`. Values and the output projection stay as they are. Eager PyTorch
-    turns the interleaved layout several times as fast as the half one.
+    In the layout ``"interleaved"``, a pair consists of the channels 2i and 2i + 1. In ``"half"`` it
+    consists of channel i and channel i + d/2, where d is the number of rotated channels. The rows
+    of each head are permuted. If both projections, their biases and the weights of the norms of
+    queries and keys are converted, a model with rotations of the target layout has the same
+    logits, :eq:`eq-model-norm`. Values and the output projection must not be converted. Eager
+    PyTorch rotates the interleaved layout several times as fast as the half layout.
 
     Args:
-        weight: ``(heads * head_dim, model_dim)`` as in ``nn.Linear``; or a bias or the weight of a
-            norm over heads, ``(heads * head_dim,)``; or that of one head, ``(head_dim,)``.
-        head_dim: Channels of a head.
-        source: Layout of the weight, ``"half"`` or ``"interleaved"``.
+        weight: Weight of the projection, ``(heads * head_dim, model_dim)`` as in ``nn.Linear``; or
+            its bias, or the weight of a norm of all heads, ``(heads * head_dim,)``; or the weight
+            of a norm that all heads share, ``(head_dim,)``.
+        head_dim: Number of channels of a head.
+        source: Present layout of the weight, ``"half"`` or ``"interleaved"``.
         target: Layout of the result.
-        pairs: How many pairs of a head turn, the first ``2 * pairs`` channels; all if omitted.
+        pairs: Number of rotated pairs of a head, which are its first ``2 * pairs`` channels. The
+            other channels stay where they are. Default: all channels are rotated.
 
     Returns:
         A new weight, of the same shape and dtype.
 
     Raises:
-        ValueError: If the rows are not those of whole heads, or a head has fewer pairs.
+        ValueError: If the number of rows is not a multiple of ``head_dim``, or ``pairs`` is not
+            from 1 to ``head_dim // 2``.
 
     Example:
         >>> w = torch.randn(4 * 8, 32)  # to 4 heads of 8 channels, as a Llama has it
@@ -71,21 +76,24 @@ def fold_qkv(
     *,
     layout: Layout | None = None,
 ) -> None:
-    """Fold an encoder's basis into the queries and keys of a fused projection, in place.
+    """Merge an encoder's basis into the queries and keys of a fused projection, in place.
 
-    Behind it the model turns by ``encoder.folded(layout)``. The values are left alone.
+    After the projection, the model has to rotate queries and keys by ``encoder.folded(layout)``.
+    The rows of the values do not change.
 
     Args:
-        linear: Projects to queries, keys and values, one after the other:
-            ``(heads + 2 * kv_heads) * head_dim`` rows; a bias is folded with it.
-        encoder: The encoder.
-        heads: Heads of the queries.
-        kv_heads: Heads of keys and of values; ``heads`` if omitted.
-        layout: As for :meth:`~stringlib.encoders.string.RotaryEncoder.folded`.
+        linear: Projection to queries, keys and values, one after the other, with
+            ``(heads + 2 * kv_heads) * head_dim`` rows. Its bias, if any, is folded as well.
+        encoder: Rotary encoder whose basis is merged.
+        heads: Number of query heads.
+        kv_heads: Number of key heads and of value heads. Default: ``heads``.
+        layout: Layout of the pairs after folding, as for
+            :meth:`~stringlib.encoders.string.RotaryEncoder.folded`. Default: the layout of the
+            encoder.
 
     Raises:
-        ValueError: If shapes or heads do not fit. An encoder whose heads differ cannot serve fewer
-            keys than queries.
+        ValueError: If ``linear`` has another number of rows, or ``kv_heads`` differs from ``heads``
+            and the encoder has more than one head.
 
     Example:
         >>> from stringlib import CirculantSTRING

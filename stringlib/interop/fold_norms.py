@@ -1,8 +1,10 @@
-r"""Which bases fold through a norm with scales, and the fold.
+r"""Fold an encoder's basis into projections that a norm with learned scales follows (QK-norm).
 
-A model may normalise queries and keys before it turns them: :math:`f(z) = \Gamma z / \|z\|`. A
-basis P stands behind that norm, and to fold it is to move it in front. Scales are in its way, but
-not always: P is one basis of its rotations, and others turn the same.
+Some models normalise queries and keys between projection and rotation:
+:math:`f(z) = \Gamma z / \|z\|` with a diagonal matrix of scales :math:`\Gamma`. The basis P of an
+encoder is applied after this norm. To fold it into the projection is to move it before the norm.
+That is possible only if P is compatible with :math:`\Gamma`. Several bases can give the same
+rotations, and it is sufficient that one of them is compatible.
 """
 
 from __future__ import annotations
@@ -19,18 +21,24 @@ from stringlib.precision import at_least_float32, widen
 from stringlib.spec import Floats, checked, require
 
 Norm = nn.Module | Tensor | None
-CLOSE = 1e-5  # scales are kept in float32
+CLOSE = 1e-5  # relative tolerance for scales, which models store in float32
 
 
 class Folded(NamedTuple):
-    """What stands in a model in place of an encoder's basis.
+    """Result of :func:`fold_norms`: an encoder without basis, and new weights for a model.
 
     Attributes:
-        encoder: Turns behind the norms; it has no basis.
-        turn_q: Goes into the projection of queries, head by head: ``(heads, head_dim, head_dim)``.
-        turn_k: Into that of keys.
-        scale_q: Of the norm of queries, ``(heads, head_dim)``.
-        scale_k: Of the norm of keys.
+        encoder: Encoder to use after the norms. It rotates with the same frequencies and has no
+            basis.
+        turn_q: Orthogonal matrix by which the query projection of each head is to be multiplied
+            from the left, ``(heads, head_dim, head_dim)``.
+        turn_k: The same for the key projection, ``(kv_heads, head_dim, head_dim)``.
+        scale_q: New scales for the norm of the queries, ``(heads, head_dim)``.
+        scale_k: New scales for the norm of the keys, ``(kv_heads, head_dim)``.
+
+    If neither encoder nor norms distinguish heads, there is one matrix and one row of scales, for
+    all heads. If only encoder or keys distinguish them, there is one per key head, for all query
+    heads that attend to it.
     """
 
     encoder: STRING
@@ -46,29 +54,36 @@ def foldable(
     norm_q: nn.Module | Floats[Tensor, "...q"] | None,
     norm_k: nn.Module | Floats[Tensor, "...k"] | None,
 ) -> bool:
-    r"""Return whether an encoder's basis folds into projections that norms with scales follow.
+    r"""Return whether an encoder's basis can be folded into projections that norms follow.
 
-    So ask it of each layer. It does if some basis of the same rotations moves through both norms:
-    :math:`P'^\top \Gamma = \Gamma' O` with an orthogonal O, which the projection takes in, and
-    scales :math:`\Gamma'`. Where no two planes have the same frequencies, or those of a mirrored
-    plane, and none stays still, that is so if and only if :math:`\Gamma^2` commutes with every
-    product of two generators :math:`L_k L_l`, :eq:`eq-fold-norm`: it maps no plane into another.
-    Planes of the same frequencies have many bases; there :math:`\Gamma^2` has to commute with
-    :math:`J \Gamma^2 J` as well, where J turns each of them by a right angle. Of still channels any
-    basis will do.
+    The answer depends on the learned scales of the norms, so each layer of a model has to be
+    checked. Folding is possible if the same rotations have a basis :math:`P'` such that
+    :math:`P'^\top \Gamma = \Gamma' O` for both norms, where O is orthogonal and :math:`\Gamma'` is
+    diagonal. O is then merged into the projection, and :math:`\Gamma'` replaces the scales.
+
+    The conditions on :math:`\Gamma` are:
+
+    - If no plane has frequency 0, and no two planes have frequencies that are equal up to sign,
+      :math:`\Gamma^2` must commute with every product of two generators :math:`L_k L_l`,
+      :eq:`eq-fold-norm`. In other words, it maps each plane to itself.
+    - Planes whose frequencies are equal, up to sign, have many bases. In them :math:`\Gamma^2` must
+      also commute with :math:`J \Gamma^2 J`, where J rotates each plane by a right angle.
+    - Non-rotating channels (frequency 0) can have any basis among themselves.
 
     Args:
-        encoder: The encoder.
-        norm_q: The norm of queries: the module, which is asked; or its scales, ``(head_dim,)``, or
-            those of all heads in a row; None for no scales.
-        norm_k: That of keys.
+        encoder: Rotary encoder whose basis is to be folded.
+        norm_q: Norm of the queries. Either the module, whose scales are found by applying it to
+            test vectors; or its scales, ``(head_dim,)``, or ``(heads * head_dim,)`` for all heads
+            in a row; or None for a norm without scales.
+        norm_k: Norm of the keys, in the same forms.
 
     Returns:
-        True if :func:`fold_norms` has something to return. False also for norms that do more than
-        divide by a length and scale (LayerNorm subtracts a mean), or do not take such vectors.
+        True if :func:`fold_norms` has a result. False also for a module that does more than divide
+        by a length and scale (LayerNorm subtracts a mean), or does not accept such vectors.
 
     Raises:
-        ValueError: If scales are not those of whole heads, or not finite.
+        ValueError: If the number of scales does not fit ``head_dim`` or the heads, or a scale is
+            not finite.
 
     Example:
         >>> from stringlib import CirculantSTRING, RoPE
@@ -87,18 +102,23 @@ def fold_norms(
     norm_q: nn.Module | Floats[Tensor, "...q"] | None,
     norm_k: nn.Module | Floats[Tensor, "...k"] | None,
 ) -> Folded:
-    """Return what to put in place of an encoder's basis where norms follow the projections.
+    """Fold an encoder's basis through the norms of queries and keys.
 
-    With ``turn_q`` multiplied into the projection of queries, head by head, and ``scale_q`` in its
-    norm, and the same for keys, logits are what they were.
+    Three changes to a model then leave its logits as they are. The query projection of each head is
+    multiplied by ``turn_q``, and the key projection by ``turn_k``. ``scale_q`` and ``scale_k``
+    replace the scales of the norms. ``encoder`` replaces the encoder, and costs what RoPE costs.
 
     Args:
-        encoder: The encoder.
-        norm_q: As for :func:`foldable`.
-        norm_k: As for :func:`foldable`.
+        encoder: Rotary encoder whose basis is to be folded.
+        norm_q: Norm of the queries, as for :func:`foldable`.
+        norm_k: Norm of the keys, as for :func:`foldable`.
+
+    Returns:
+        A :class:`Folded` with these five parts.
 
     Raises:
-        ValueError: If it is not :func:`foldable`.
+        ValueError: If the basis cannot be folded, see :func:`foldable`, or for the reasons given
+            there.
 
     Example:
         >>> from stringlib import CayleySTRING
@@ -118,7 +138,7 @@ def fold_norms(
 
 
 def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
-    """Return Γ, ``(heads, head_dim)``, or None if the norm is another function."""
+    """Return the scales Γ of a norm, ``(heads, head_dim)``; None if it is another function."""
     d = encoder.head_dim
     if norm is None:
         return torch.ones(1, d, dtype=torch.float64)
@@ -129,7 +149,7 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
         require(name, norm, nn.Module)
         try:
             found = _asked(norm, d)
-        except Exception:  # whatever a module says that does not take one head after another
+        except Exception:  # the module does not accept vectors of this shape
             return None
     if found is None:
         return None
@@ -142,9 +162,13 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
 
 @torch.no_grad()
 def _asked(norm: nn.Module, head_dim: int) -> Tensor | None:
-    """Return the scales of a module that divides by a length and scales; None if it does not."""
+    """Return the scales of a module, found by applying it to test vectors.
+
+    The result is None if the module does anything but divide by a length and scale.
+    """
     norm = copy.deepcopy(norm)
-    for parameter in norm.parameters():  # answers rounded to bfloat16 are those of no norm
+    # outputs in bfloat16 would be too coarse for the comparison below
+    for parameter in norm.parameters():
         parameter.data = parameter.data.to(at_least_float32(parameter.dtype))
     weights = [p for p in norm.parameters() if p.ndim >= 1]
     size = weights[0].numel() if weights else head_dim
@@ -154,12 +178,13 @@ def _asked(norm: nn.Module, head_dim: int) -> Tensor | None:
     def answer(x: Tensor) -> Tensor:
         return widen(norm(x.to(like.device, like.dtype).view(-1, *shape))).view(-1, size)
 
-    # long vectors: what is added to their length does not show
+    # vectors of length 1000, so that the eps of the norm does not matter
     scales = answer(1e3 * torch.eye(size)).diagonal() / size**0.5
     x = torch.sin(torch.arange(3.0 * size)).view(3, size) * 1e3
     wanted = widen(x) / widen(x).norm(dim=-1, keepdim=True) * size**0.5 * scales
     found, opposite, largest = answer(x), answer(-x), wanted.abs().max()
-    added = (found + opposite).abs().max() / 2  # by a bias; rounding is the same for both
+    # a bias; rounding errors cancel, because they are the same for x and −x
+    added = (found + opposite).abs().max() / 2
     close = (found - wanted).abs().max() <= 1e-3 * largest
     return scales if close and added <= CLOSE * largest else None
 
@@ -169,7 +194,7 @@ def _fold(encoder: RotaryEncoder, norm_q: Norm, norm_k: Norm) -> Folded | None:
     if asked_q is None or asked_k is None:
         return None
     q, k = asked_q.to(encoder.frequencies()), asked_k.to(encoder.frequencies())
-    # one basis for each head of keys and the queries that it serves
+    # each key head shares its basis with the query heads that attend to it
     count = max(encoder.heads, len(k))
     if len(k) not in (1, count) or (encoder.heads not in (1, count)):
         raise ValueError(f"norm_k must have scales of {encoder.heads} heads, got {len(k)}")
@@ -179,23 +204,26 @@ def _fold(encoder: RotaryEncoder, norm_q: Norm, norm_k: Norm) -> Folded | None:
     k = k.expand(count, -1)
     omega = encoder.frequencies().detach()
     basis = _pairs_first(encoder)
-    speeds, found = [], []
+    frequencies, found = [], []
     for at in range(count):
         own = at if encoder.heads > 1 else 0
         fitting = _fitting(basis[own], omega[own], torch.cat([q[at], k[at : at + 1]]))
         if fitting is None:
             return None
-        speeds.append(fitting[0])
+        frequencies.append(fitting[0])
         found.append(fitting[1])
     bases = torch.stack(found)
     turn_q, scale_q = _moved(bases[:, None], q)
     turn_k, scale_k = _moved(bases, k)
-    folded = STRING(torch.stack(speeds[: encoder.heads]), head_dim=encoder.head_dim)
+    folded = STRING(torch.stack(frequencies[: encoder.heads]), head_dim=encoder.head_dim)
     return Folded(folded, turn_q.flatten(0, 1), turn_k, scale_q.flatten(0, 1), scale_k)
 
 
 def _pairs_first(encoder: RotaryEncoder) -> Tensor:
-    """Return P with the two channels of a pair beside each other: ``(heads, d, d)``."""
+    """Return the basis P with the two channels of each pair side by side, ``(heads, d, d)``.
+
+    The columns of non-rotating channels come last.
+    """
     basis = encoder.basis().detach()
     order = torch.arange(encoder.head_dim, device=basis.device)
     turning = 2 * encoder.frequencies().shape[-2]
@@ -204,18 +232,18 @@ def _pairs_first(encoder: RotaryEncoder) -> Tensor:
 
 
 def _fitting(basis: Tensor, omega: Tensor, scales: Tensor) -> tuple[Tensor, Tensor] | None:
-    r"""Return another basis of the same rotations in which all :math:`\Gamma^2` are diagonal.
+    r"""Return a basis of the same rotations in which :math:`\Gamma^2` of each norm is diagonal.
 
     Args:
-        basis: P, ``(d, d)``, pairs first.
-        omega: Ω, ``(pairs, coord_dim)``.
-        scales: Γ of all norms, ``(norms, d)``.
+        basis: P, ``(d, d)``, with the channels of each pair side by side, pairs first.
+        omega: Frequencies Ω, ``(pairs, coord_dim)``.
+        scales: Diagonals of Γ of all norms, ``(norms, d)``.
 
     Returns:
-        Its frequencies and itself, or None if there is none.
+        The frequencies of the new basis, and the new basis. None if there is no such basis.
     """
     mean = (scales**2).mean(-1, keepdim=True)
-    squares = scales**2 / torch.where(mean > 0, mean, 1)  # a head may have no scale but 0
+    squares = scales**2 / torch.where(mean > 0, mean, 1)  # all scales of a head may be 0
     basis, omega, pairs = basis.clone(), omega.clone(), len(omega)
     still = [*range(2 * pairs, len(basis))]
     groups: list[list[int]] = []
@@ -227,7 +255,7 @@ def _fitting(basis: Tensor, omega: Tensor, scales: Tensor) -> tuple[Tensor, Tens
             first = omega[group[0]]
             signs = [s for s in (1, -1) if _close(omega[pair], s * first)]
             if signs:
-                basis[:, 2 * pair + 1] *= signs[0]  # the mirrored plane turns the other way
+                basis[:, 2 * pair + 1] *= signs[0]  # mirroring a plane negates its frequencies
                 omega[pair] = first
                 group.append(pair)
                 break
@@ -243,47 +271,54 @@ def _fitting(basis: Tensor, omega: Tensor, scales: Tensor) -> tuple[Tensor, Tens
 
 
 def _planes(own: Tensor, squares: Tensor) -> Tensor:
-    """Return planes of one frequency in which squares of scales are diagonal, if there are such.
+    """Return a basis of planes with equal frequencies in which the squared scales are diagonal.
+
+    If there is no such basis, the result is some other basis of the planes, in which they are not
+    diagonal.
 
     Args:
-        own: The planes as they are, ``(d, 2 * planes)``, two columns each.
-        squares: Of scales, ``(norms, d)``.
+        own: The present basis of the planes, two columns per plane, ``(d, 2 * planes)``.
+        squares: Squared scales, ``(norms, d)``.
     """
     if _diagonal(own, squares):
         return own
-    turned = torch.stack([own[:, 1::2], -own[:, ::2]], -1).flatten(-2)  # J: first → second
-    mixed = _mixed(own, squares) + _mixed(-turned, squares, start=0.37)
+    rotated = torch.stack([own[:, 1::2], -own[:, ::2]], -1).flatten(-2)  # J: first → second
+    mixed = _mixed(own, squares) + _mixed(-rotated, squares, start=0.37)
     left, found = torch.eye(own.shape[1]).to(own), []
     for _ in range(own.shape[1] // 2):
         first = left @ torch.linalg.eigh(left.mT @ mixed @ left).eigenvectors[:, 0]
         second = torch.stack([-first[1::2], first[::2]], -1).flatten()
         found += [first, second]
-        # what is orthogonal to the planes so far
+        # continue in the orthogonal complement of the planes that have been found
         done = torch.stack(found, 1)
         left = torch.linalg.svd(done, full_matrices=True).U[:, len(found) :]
     return own @ torch.stack(found, 1)
 
 
 def _mixed(own: Tensor, squares: Tensor, start: float = 1.0) -> Tensor:
-    """Return a sum of squares of scales whose eigenvectors are those of all of them."""
+    """Return a weighted sum of the squared scales of all norms, in the basis ``own``.
+
+    If the squared scales of all norms commute in this basis, the eigenvectors of the sum
+    diagonalise each of them (except for weights that by chance give equal eigenvalues).
+    """
     weights = torch.cos(start + torch.arange(len(squares)).to(squares))
     return own.mT @ ((weights @ squares)[:, None] * own)
 
 
 def _diagonal(own: Tensor, squares: Tensor) -> bool:
-    """Return whether squares of scales mix no two of these columns."""
+    """Return whether the squared scales of every norm are diagonal in the basis ``own``."""
     inside = own.mT @ (squares[:, :, None] * own)
     off = inside - torch.diag_embed(inside.diagonal(dim1=-2, dim2=-1))
     return bool((off.abs() <= CLOSE * squares.max()).all())
 
 
 def _moved(bases: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Return O and :math:`\Gamma'` of :math:`P^\top \Gamma = \Gamma' O`."""
+    r"""Return O and :math:`\Gamma'` with :math:`P^\top \Gamma = \Gamma' O`, O being orthogonal."""
     product = bases.mT * scales[..., None, :]
     length = product.norm(dim=-1)
     lost = length <= CLOSE * length.amax(-1, keepdim=True)
     rows = (product / length[..., None]).masked_fill(lost[..., None], 0)
-    left, _, right = torch.linalg.svd(rows)  # where a scale is 0 any row will do that fits
+    left, _, right = torch.linalg.svd(rows)  # any rows complete it where a scale is 0
     return left @ right, length.masked_fill(lost, 0)
 
 

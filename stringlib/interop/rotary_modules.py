@@ -1,9 +1,10 @@
-"""What another library's rotary module does, found out by asking it.
+"""Find the frequencies and the table layout of another library's rotary module by calling it.
 
-Such a module makes cosines and sines of positions. One small step along each coordinate shows its
-frequencies, and its buffers hold the same numbers exactly. How positions are handed over and how
-the tables are laid out is tried, and held to the module at other positions, near and far: what fits
-all of them is taken, and what fits none is refused by name. No library is imported.
+Such a module returns cosines and sines of positions. Its output after a small step along each
+coordinate gives its frequencies, and its buffers contain the same numbers exactly. The ways to pass
+positions and to order the columns of the tables are tried one after the other, and each is compared
+with the module at other positions, near and far. The first that agrees at all positions is used. If
+none agrees, an error names the class of the module. No other library is imported.
 """
 
 from __future__ import annotations
@@ -22,18 +23,24 @@ from stringlib.precision import widen
 Coordinates = Literal["first", "last"]
 Tables = Literal["half", "interleaved", "axes", "pairs", "complex"]
 
-STEP = 2.0**-6  # no pair turns half round in it, and products with a power of two are exact
-CLOSE = 1e-5  # float32 knows angles at positions below 8 better than this
-FAR = 1 << 20  # a position beyond nearly all lengths of training
+STEP = 2.0**-6
+"""Step along each coordinate by which frequencies are measured.
+
+No pair rotates by half a turn in one step, and products with a power of two are exact.
+"""
+CLOSE = 1e-5
+"""Largest difference that counts as rounding: float32 angles at positions below 8 have less."""
+FAR = 1 << 20
+"""A position beyond the training length of nearly all models."""
 
 
 class Way(NamedTuple):
-    """How positions are handed to a module.
+    """A way to pass positions to a rotary module.
 
     Attributes:
-        coord_dim: How many coordinates a token has.
-        coordinates: Whether they are the first dimension or the last.
-        batched: Whether there is a dimension for the batch.
+        coord_dim: Number of coordinates of a position.
+        coordinates: Dimension that contains the coordinates, ``"first"`` or ``"last"``.
+        batched: Whether positions have a batch dimension.
     """
 
     coord_dim: int
@@ -41,25 +48,25 @@ class Way(NamedTuple):
     batched: bool = True
 
     def shape(self, positions: Tensor) -> Tensor:
-        """Return positions ``(seq, coord_dim)`` as the module wants them."""
+        """Return positions ``(seq, coord_dim)`` in the shape that the module expects."""
         if self.coordinates == "last":
             return positions[None] if self.batched else positions
         return positions.mT if self.coord_dim == 1 else positions.mT[:, None]
 
 
-# one coordinate at the end: a module of three takes it for all three
+# one coordinate is tried last, because a module with three would use it for all three
 WAYS = [Way(c) for c in (3, 2, 4)]
 WAYS += [Way(c, "last", batched) for batched in (False, True) for c in (3, 2)]
 WAYS += [Way(1)]
 
 
 class Form(NamedTuple):
-    """How a module makes its tables, whatever is in them.
+    """Form of the tables of a rotary module, as for :class:`~stringlib.interop.RotaryTables`.
 
     Attributes:
-        layout: How columns belong to pairs.
-        coordinates: Where several coordinates stand in positions.
-        wide: Whether they are float32 where tokens are bfloat16.
+        layout: Order of the columns.
+        coordinates: Dimension of positions that contains several coordinates.
+        wide: Whether tables are float32 when tokens are bfloat16.
     """
 
     layout: Tables
@@ -68,13 +75,13 @@ class Form(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a module does, at one of its layer types.
+    """What :func:`find` has found out about a rotary module, for one layer type.
 
     Attributes:
-        form: Of its tables.
-        encoder: Its frequencies.
-        scale: What multiplies cosines and sines.
-        longer: What a long text changes.
+        form: Form of the tables.
+        encoder: Encoder with the frequencies of the module.
+        scale: Factor of cosines and sines.
+        longer: Change of frequencies and scale for long texts, or None.
     """
 
     form: Form
@@ -85,15 +92,16 @@ class Found(NamedTuple):
 
 @torch.no_grad()
 def find(module: nn.Module, layer_type: str | None = None) -> Found:
-    """Return what a rotary module does.
+    """Return frequencies, table layout and scaling of a rotary module.
 
     Args:
-        module: Called with tokens and positions, and with a layer type where it has several.
-        layer_type: That type.
+        module: Rotary module. It is called with tokens and positions, and also with
+            ``layer_type`` unless that is None.
+        layer_type: Layer type, for a module that has several. Default: None.
 
     Raises:
-        ValueError: If it has no numbers, turns as no encoder does, or changes for long texts in an
-            unknown way.
+        ValueError: If the module is on the meta device, does not return cosines and sines of
+            positions, has learned frequencies, or changes for long texts in an unknown way.
     """
     if any(each.is_meta for each in module.buffers()):
         raise ValueError("rotary_emb must have its numbers, got one on the meta device")
@@ -101,7 +109,7 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
         asked = _Asked(module, way, layer_type)
         try:
             found = asked.found()
-        except Exception:  # whatever a module says to a way of asking that is not its own
+        except Exception:  # the module does not accept positions that are passed in this way
             continue
         if found is None:
             continue
@@ -118,17 +126,21 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
 
 
 class _Asked(NamedTuple):
-    """A module, and a way to ask it."""
+    """A rotary module, together with a way to pass positions to it."""
 
     module: nn.Module
     way: Way
     layer_type: str | None
 
     def found(self, last: int = 0) -> Found | None:
-        """Return what the module does in a text with a token at ``last``; None if no rotation."""
+        """Return what the module does with a text; None if that is not the rotation of an encoder.
+
+        Args:
+            last: Position of the last token of the text, which determines its length. Default: 0.
+        """
         axes = self.way.coord_dim
         module = copy.deepcopy(self.module).cpu()
-        # a long text changes some, and a short one changes them back
+        # a long text changes the frequencies of some modules; this short one restores them
         self._answer(module, torch.zeros(1, axes), torch.float32)
         steps = torch.cat([torch.zeros(1, axes), STEP * torch.eye(axes)])
         others = torch.arange(5.0 * axes).view(5, axes) * 1.7 % 7
@@ -147,23 +159,30 @@ class _Asked(NamedTuple):
         error = (torch.polar(scale.expand(5, -1), widen(others) @ omega.mT) - rest).abs().max()
         if (scale != scale[0]).any() or not error < CLOSE:
             return None
-        angles = last * omega.sum(1)  # as far as float32 knows them
+        angles = last * omega.sum(1)  # compared with a tolerance that grows with the angle
         gaps = (torch.polar(scale, angles) - end).abs() / scale.abs()
         if (gaps > CLOSE + 2.0**-20 * last * omega.abs().sum(1)).any():
             return None
         if self.way.coordinates == "last" and (omega == 0).all(0).any():
-            return None  # a module of two coordinates leaves a third one where it is
+            return None  # a module for two coordinates ignores the third
         if self.way.coordinates == "last" and 2 * len(omega) > _head_dim(module):
-            return None  # a module of any number of coordinates is asked for too many
+            return None  # too many pairs: the module accepts any number of coordinates
         own: Layout = "interleaved" if layout == "interleaved" else "half"
-        # a model's checkpoints have no frequencies
+        # not persistent, because checkpoints of the model contain no frequencies
         encoder = STRING(omega[None], layout=own, persistent=False)
         wide = layout != "complex" and narrow[0].dtype == torch.float32
         form = Form(layout, self.way.coordinates, wide)
         return Found(form, encoder, scale[0].item())
 
     def longer(self, near: Found) -> Beyond | DynamicNTK | None:
-        """Return what a long text changes, or raise if that is unknown."""
+        """Return how the module changes for long texts; None if it does not.
+
+        Args:
+            near: What the module does with a short text.
+
+        Raises:
+            ValueError: If the change is neither LongRoPE nor dynamic NTK.
+        """
         kind: Any = getattr(self.module, "rope_type", "")
         told: Any = getattr(self.module, "config", None)
         told = getattr(told, "rope_parameters", {})
@@ -201,14 +220,17 @@ class _Asked(NamedTuple):
 
 
 def _head_dim(module: nn.Module) -> float:
-    """Return how many channels a head has by the module's configuration, if that says it."""
+    """Return the channels per head according to the module's ``config``, or infinity if unknown."""
     told: Any = getattr(module, "config", None)
     width, heads = getattr(told, "hidden_size", None), getattr(told, "num_attention_heads", None)
     return getattr(told, "head_dim", None) or (width // heads if width and heads else float("inf"))
 
 
 def _exact(measured: Tensor, module: nn.Module) -> Tensor:
-    """Return the numbers that a module holds in place of those that were measured."""
+    """Replace measured numbers by the nearest buffers or attributes of the module, up to sign.
+
+    A number stays as measured if none of them is within a relative distance of ``CLOSE``.
+    """
     held = [torch.tensor([0.0])]
     for each in (*module.buffers(), *vars(module).values()):
         if isinstance(each, float) or (isinstance(each, Tensor) and each.is_floating_point()):
@@ -220,7 +242,7 @@ def _exact(measured: Tensor, module: nn.Module) -> Tensor:
 
 
 def _one_a_pair(table: Tensor, coord_dim: int) -> tuple[Tables, Tensor]:
-    """Return how a table is laid out, and one column of each pair."""
+    """Return the layout of a table, and a table with only one column per pair."""
     half = table.shape[-1] // 2
     candidates: list[tuple[Tables, Tensor]] = [
         ("half", table[:, :half]),
@@ -236,7 +258,7 @@ def _one_a_pair(table: Tensor, coord_dim: int) -> tuple[Tables, Tensor]:
 
 
 def _same(found: Found, frequencies: Tensor, scale: float) -> bool:
-    """Return whether a module turns by these frequencies."""
+    """Return whether a module has these frequencies and this scale, up to rounding."""
     own, wanted = found.encoder.frequencies(), widen(frequencies)
     if own.shape != wanted.shape or abs(found.scale - scale) > CLOSE:
         return False
@@ -244,13 +266,14 @@ def _same(found: Found, frequencies: Tensor, scale: float) -> bool:
 
 
 def laid_out(x: Tensor, layout: Tables, coord_dim: int) -> Tensor:
-    """Return one column a pair as a model has its tables.
+    """Arrange a table with one column per pair in the layout of a model.
 
     Args:
         x: Cosines or sines, ``(..., pairs)``.
-        layout: ``"half"``, all columns and then all again; ``"interleaved"``, each beside its copy;
-            ``"axes"``, halves for each coordinate by itself; any other, as they are.
-        coord_dim: How many coordinates share the pairs.
+        layout: ``"half"``: all columns, then all columns again. ``"interleaved"``: each column
+            twice, side by side. ``"axes"``: ``"half"`` for the columns of each coordinate by
+            itself. Any other layout: ``x`` does not change.
+        coord_dim: Number of coordinates, among which the pairs are divided evenly.
     """
     if layout == "half":
         return torch.cat([x, x], -1)

@@ -1,8 +1,9 @@
-"""Literal float64 twins of the published algorithms: slow, plain, and independent.
+"""Reference implementations of the published algorithms: slow, plain, and independent.
 
-They follow the printed formulas line by line and share no code with the rest of the package, so
-that a mistake cannot hide in a common helper. Among themselves they share what is one formula: the
-sum over pairs of tokens, the recurrence over tokens, the rotation of a pair.
+The functions follow the published formulas line by line, in float64 unless their docstring says
+otherwise. They share no code with the rest of the package, because a mistake in a common helper
+could not be found by comparing the two. Among themselves they share three formulas: the sum over
+pairs of tokens, the recurrence over tokens, and the rotation of a pair of channels.
 """
 
 from stringlib.reference.absolute import (

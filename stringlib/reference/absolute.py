@@ -1,4 +1,4 @@
-"""Vectors added to tokens, as they are printed: one sine, one cosine, one token at a time."""
+"""Reference implementations of absolute position vectors: one sine, one cosine at a time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from torch import Tensor
 
 
 def sinusoidal_table(length: int, dim: int, base: float = 10000.0) -> Tensor:
-    r"""Return the table of absolute position vectors, equation :eq:`eq-sinusoidal`.
+    r"""Return the table of sinusoidal position vectors, equation :eq:`eq-sinusoidal`.
 
     Args:
         length: Number of positions.
         dim: Even number of channels D.
-        base: The base of the frequencies.
+        base: Base b of the frequencies :math:`b^{-2j/D}`, which are in radians per position.
+            Default: 10000.
 
     Returns:
-        :math:`\mathrm{PE}_{t,2j} = \sin(t\,b^{-2j/D})` and the cosine beside it: float64,
-        ``(length, dim)``.
+        Row t contains :math:`\sin(t\,b^{-2j/D})` in channel 2j and
+        :math:`\cos(t\,b^{-2j/D})` in channel 2j + 1: float64, ``(length, dim)``.
 
     Raises:
         ValueError: If ``dim`` is odd.
@@ -38,15 +39,15 @@ def sinusoidal_table(length: int, dim: int, base: float = 10000.0) -> Tensor:
 
 
 def add_rows(x: Tensor, positions: Tensor, table: Tensor) -> Tensor:
-    """Add to every token the table's row of its position, equation :eq:`eq-abs-sum`.
+    """Add to each token the position vector of its position, equation :eq:`eq-abs-sum`.
 
     Args:
-        x: ``(seq, dim)``.
-        positions: Whole numbers, ``(seq,)``.
-        table: One row a position, ``(num_positions, dim)``.
+        x: Tokens, ``(seq, dim)``.
+        positions: Integer position of each token, ``(seq,)``.
+        table: One position vector (row) per position, ``(num_positions, dim)``.
 
     Returns:
-        float64, ``(seq, dim)``.
+        The sums: float64, ``(seq, dim)``.
 
     Source:
         Vaswani et al. 2017, section 3.5.

@@ -1,6 +1,7 @@
-"""Attention layers as they are printed: softmax, a gate, and a whole C-CosGate layer.
+"""Reference implementations of attention layers: softmax, an output gate, and C-CosGate.
 
-The last is circulant FAVOR+ features, the cosine weight and a gate behind both.
+C-CosGate is linear attention with circulant FAVOR+ features, a cosine position weight, and a gate
+that multiplies the output of each head.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ def softmax_attention(
 ) -> Tensor:
     r"""Return :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V`, :eq:`eq-bias-softmax`.
 
-    Without bias and mask it is permutation equivariant, equation :eq:`eq-perm-equivariant`.
+    Without a bias and without a causal mask the function is permutation equivariant, equation
+    :eq:`eq-perm-equivariant`: permuting the tokens permutes the outputs in the same way.
 
     Args:
         q: Queries, ``(heads, seq, d)``.
         k: Keys, ``(heads, keys, d)``.
         v: Values, ``(heads, keys, d_v)``.
-        bias: Added to the scaled logits, ``(heads, seq, keys)``.
-        causal: Whether query i sees the keys 0 … i only.
+        bias: B, added to the scaled logits, ``(heads, seq, keys)``. Default: no bias.
+        causal: If True, query i attends only to the keys 0 … i. Default: False.
 
     Returns:
-        float64, ``(heads, seq, d_v)``.
+        Outputs of the heads: float64, ``(heads, seq, d_v)``.
 
     Source:
         Vaswani et al. 2017, equation 1.
@@ -52,15 +54,16 @@ def softmax_attention(
 
 
 def gate(y: Tensor, x: Tensor, w_theta: Tensor) -> Tensor:
-    r"""Return :math:`Y \odot \sigma(X W_\theta)`, equation :eq:`eq-gate`.
+    r"""Return the gated output of one head, :math:`Y \odot \sigma(X W_\theta)`, :eq:`eq-gate`.
 
     Args:
-        y: What one head says, ``(seq, d_v)``.
-        x: The layer's input, ``(seq, dim)``.
-        w_theta: ``(dim, d_v)``, or ``(dim, 1)`` for one number a head.
+        y: Y, the output of the head, ``(seq, d_v)``.
+        x: X, the input of the layer, ``(seq, dim)``.
+        w_theta: :math:`W_\theta`, ``(dim, d_v)`` for one gate per channel of the head
+            (elementwise), or ``(dim, 1)`` for one gate for all its channels (headwise).
 
     Returns:
-        float64, ``(seq, d_v)``.
+        The gated output: float64, ``(seq, d_v)``.
 
     Source:
         Qiu et al. 2025.
@@ -86,24 +89,28 @@ def c_cosgate(
     horizon: float,
     causal: bool = False,
 ) -> Tensor:
-    r"""Return a whole layer, equation :eq:`eq-c-cosgate`.
+    r"""Return the output of a C-CosGate layer, equation :eq:`eq-c-cosgate`.
 
-    Matrices multiply from the right, :math:`q_i = x_i W_q`; head h owns columns h·d to h·d + d − 1.
+    Tokens are rows, so matrices multiply from the right: :math:`q_i = x_i W_q`. The queries of
+    head h are the columns h·d to h·d + d − 1 of this product; keys and values are split in the
+    same way.
 
     Args:
-        x: The layer's input, ``(seq, dim)``.
+        x: Input of the layer, ``(seq, dim)``.
         w_q: Query projection, ``(dim, heads * d)``.
-        w_k: Key projection.
-        w_v: Value projection.
+        w_k: Key projection, ``(dim, heads * d)``.
+        w_v: Value projection, ``(dim, heads * d)``.
         w_o: Output projection, ``(heads * d, dim)``.
-        w_theta: The gate's projection: ``(dim, heads * d)``, or ``(dim, heads)`` if headwise.
-        r: First columns of the circulants, ``(heads, d)``.
-        s: Their signs, ``(heads, d)``.
-        horizon: M of the cosine.
-        causal: Whether token i sees the tokens 0 … i only.
+        w_theta: Gate projection: ``(dim, heads * d)`` for an elementwise gate, ``(dim, heads)``
+            for a headwise one.
+        r: First column of the circulant matrix of each head, ``(heads, d)``.
+        s: Signs by which each head multiplies its channels before the circulant matrix,
+            ``(heads, d)``.
+        horizon: M of the cosine weight, in tokens.
+        causal: If True, token i attends only to the tokens 0 … i. Default: False.
 
     Returns:
-        float64, ``(seq, dim)``.
+        The output of the layer: float64, ``(seq, dim)``.
     """
     x, w_q, w_k, w_v, w_o = (t.double() for t in (x, w_q, w_k, w_v, w_o))
     heads, d = r.shape
@@ -112,7 +119,7 @@ def c_cosgate(
     for h in range(heads):
         own = slice(h * d, h * d + d)
         q, k, v = x @ w_q[:, own], x @ w_k[:, own], x @ w_v[:, own]
-        # a query times a key is then exp(q·k/√d), in expectation
+        # with this scale the expected product of two features is exp(q·k/√d)
         phi_q = torch.stack([circulant_features(q_i / d**0.25, r[h], s[h]) for q_i in q])
         phi_k = torch.stack([circulant_features(k_j / d**0.25, r[h], s[h]) for k_j in k])
         y = cosine_attention(phi_q[None], phi_k[None], v[None], horizon, causal=causal)[0]

@@ -1,4 +1,4 @@
-"""Relative biases as they are printed: one query, one key, one formula at a time."""
+"""Reference implementations of relative position biases: one query and one key at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from torch import Tensor
 def _fill(
     heads: int, num_queries: int, num_keys: int, offset: int, bias: Callable[[int, int], float]
 ) -> Tensor:
-    """Return bias(head, t - s) for the queries t = offset, … and the keys s = 0, …: float64."""
+    """Return bias(head, t − s) for all heads, queries at positions t and keys at positions s.
+
+    Queries are at t = ``offset``, ``offset + 1``, … and keys at s = 0, 1, … The result is float64,
+    ``(heads, num_queries, num_keys)``.
+    """
     out = torch.zeros(heads, num_queries, num_keys, dtype=torch.float64)
     for head in range(heads):
         for i in range(num_queries):
@@ -22,7 +26,11 @@ def _fill(
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    r"""Return ALiBi's slopes by the recursion of the paper's code, equation :eq:`eq-bias-alibi`.
+    r"""Return the slopes :math:`m_h` of ALiBi, one per head, equation :eq:`eq-bias-alibi`.
+
+    For n heads, with n a power of 2, head h = 1 … n has the slope :math:`2^{-8h/n}`. For any other
+    number of heads, the authors' code takes the slopes of the next smaller power of 2, then
+    every second slope of the next larger one.
 
     Source:
         Press et al. 2022, section 3.
@@ -35,7 +43,17 @@ def alibi_slopes(heads: int) -> list[float]:
 
 
 def alibi_bias(heads: int, num_queries: int, num_keys: int, offset: int = 0) -> Tensor:
-    r"""Return :math:`-m_h |t - s|`, equation :eq:`eq-bias-alibi`: ``(heads, queries, keys)``."""
+    r"""Return the biases :math:`-m_h |t - s|` of ALiBi, equation :eq:`eq-bias-alibi`.
+
+    Args:
+        heads: Number of heads.
+        num_queries: Number of queries, at the positions t = ``offset``, ``offset + 1``, …
+        num_keys: Number of keys, at the positions s = 0, 1, …
+        offset: Position of the first query. Default: 0.
+
+    Returns:
+        float64, ``(heads, num_queries, num_keys)``.
+    """
     slopes = alibi_slopes(heads)
     return _fill(heads, num_queries, num_keys, offset, lambda h, delta: -slopes[h] * abs(delta))
 
@@ -46,13 +64,20 @@ def t5_bucket(
     max_distance: int = 128,
     bidirectional: bool = True,
 ) -> int:
-    r"""Return T5's bucket of a relative position, equation :eq:`eq-bias-t5`.
+    r"""Return the index of the T5 bucket of a relative position, equation :eq:`eq-bias-t5`.
+
+    Small distances have a bucket each. Larger distances share buckets, whose widths grow
+    exponentially.
 
     Args:
-        relative_position: The key's position less the query's, as T5 counts.
-        num_buckets: Number of buckets.
-        max_distance: From here on all distances share a bucket.
-        bidirectional: Whether keys after the query have buckets of their own.
+        relative_position: Position of the key minus position of the query, as in T5.
+        num_buckets: Number of buckets. Default: 32.
+        max_distance: Upper end of the logarithmic scale. All distances from this one on are in
+            the last bucket, which begins at a smaller distance (91 with the defaults).
+            Default: 128.
+        bidirectional: If True (default), half of the buckets are for keys after the query. If
+            False, these keys are all in bucket 0, together with the key at the position of the
+            query.
 
     Source:
         Raffel et al. 2020, section 2.1 and their code.
@@ -80,13 +105,13 @@ def t5_bias(
     max_distance: int = 128,
     bidirectional: bool = True,
 ) -> Tensor:
-    r"""Return the table's number for each pair, equation :eq:`eq-bias-t5`.
+    r"""Return the T5 bias of each query and key, equation :eq:`eq-bias-t5`.
 
     Args:
-        table: ``(num_buckets, heads)``.
-        num_queries: Number of queries.
-        num_keys: Number of keys.
-        offset: Position of the first query.
+        table: Learned bias of each bucket and head, ``(num_buckets, heads)``.
+        num_queries: Number of queries, at the positions ``offset``, ``offset + 1``, …
+        num_keys: Number of keys, at the positions 0, 1, …
+        offset: Position of the first query. Default: 0.
         max_distance: As in :func:`t5_bucket`.
         bidirectional: As in :func:`t5_bucket`.
 
@@ -104,14 +129,14 @@ def t5_bias(
 def kerple_log_bias(
     r1: Tensor, r2: Tensor, num_queries: int, num_keys: int, offset: int = 0
 ) -> Tensor:
-    r"""Return :math:`-r_1 \log(1 + r_2 |t - s|)`, equation :eq:`eq-bias-kerple`.
+    r"""Return the biases :math:`-r_1 \log(1 + r_2 |t - s|)` of KERPLE, :eq:`eq-bias-kerple`.
 
     Args:
-        r1: ``(heads,)``.
-        r2: ``(heads,)``.
-        num_queries: Number of queries.
-        num_keys: Number of keys.
-        offset: Position of the first query.
+        r1: :math:`r_1 > 0` of each head, ``(heads,)``.
+        r2: :math:`r_2 > 0` of each head, ``(heads,)``.
+        num_queries: Number of queries, at the positions t = ``offset``, ``offset + 1``, …
+        num_keys: Number of keys, at the positions s = 0, 1, …
+        offset: Position of the first query. Default: 0.
 
     Returns:
         float64, ``(heads, num_queries, num_keys)``.
@@ -128,9 +153,10 @@ def kerple_log_bias(
 def kerple_power_bias(
     r1: Tensor, r2: Tensor, num_queries: int, num_keys: int, offset: int = 0
 ) -> Tensor:
-    r"""Return :math:`-r_1 |t - s|^{r_2}`, equation :eq:`eq-bias-kerple`.
+    r"""Return the biases :math:`-r_1 |t - s|^{r_2}` of KERPLE, equation :eq:`eq-bias-kerple`.
 
-    Arguments and result are those of :func:`kerple_log_bias`.
+    Arguments and result are those of :func:`kerple_log_bias`, but with
+    :math:`0 < r_2 \le 2`.
 
     Source:
         Chi et al. 2022, the power variant.

@@ -1,6 +1,7 @@
-"""Cayley-STRING as it is printed, and the two misplaced forms in circulation.
+"""Reference implementation of Cayley-STRING, and of two wrong forms of it.
 
-Plain loops in float64: one linear system for every token.
+The wrong forms apply the orthogonal matrix after RoPE, or to all heads at once. Everything is
+computed in float64 by plain loops that solve one linear system per token.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from stringlib.reference.rope import apply_rope
 
 
 def build_skew_symmetric(param_vec: Tensor, d_model: int) -> Tensor:
-    r"""Fill a skew-symmetric matrix from its entries above the diagonal.
+    r"""Return the skew-symmetric matrix with the given entries above the diagonal.
 
     Args:
-        param_vec: The entries :math:`S_{ij}, i < j`, row by row, ``(d (d - 1) // 2,)``.
-        d_model: d.
+        param_vec: The entries :math:`S_{ij}` with :math:`i < j`, row by row,
+            ``(d (d - 1) // 2,)``.
+        d_model: Number of rows and columns d.
 
     Returns:
-        float64, ``(d, d)``.
+        S: float64, ``(d, d)``.
 
     Raises:
-        ValueError: If the number of entries does not fit.
+        ValueError: If ``param_vec`` does not have d(d − 1)/2 entries.
     """
     if param_vec.shape != (d_model * (d_model - 1) // 2,):
         raise ValueError(
@@ -35,14 +37,15 @@ def build_skew_symmetric(param_vec: Tensor, d_model: int) -> Tensor:
 
 
 def make_sparse_mask(d_model: int, f: float) -> Tensor:
-    """Draw a part f of all index pairs i < j, uniformly and without replacement.
+    """Draw a fraction f of all index pairs i < j, uniformly and without replacement.
 
     Args:
-        d_model: d.
-        f: The part, from 0 to 1.
+        d_model: Number of rows and columns d of the matrix.
+        f: Fraction of the pairs to draw, from 0 to 1.
 
     Returns:
-        The chosen pairs, ``(K, 2)``, K = f d(d − 1)/2 rounded.
+        The drawn pairs (i, j) in increasing order: int64, ``(K, 2)`` with K = f d(d − 1)/2,
+        rounded.
 
     Raises:
         ValueError: If f is not between 0 and 1.
@@ -56,18 +59,19 @@ def make_sparse_mask(d_model: int, f: float) -> Tensor:
 
 
 def build_sparse_skew_symmetric(param_vec: Tensor, chosen_indices: Tensor, d_model: int) -> Tensor:
-    r"""Fill a skew-symmetric matrix at the chosen places, :eq:`eq-cayley-sparse`.
+    r"""Return the skew-symmetric matrix with entries at the chosen indices, :eq:`eq-cayley-sparse`.
 
     Args:
-        param_vec: One entry a place, ``(K,)``.
-        chosen_indices: Index pairs i < j, ``(K, 2)``.
-        d_model: d.
+        param_vec: The entry :math:`S_{ij}` of each chosen index pair, ``(K,)``.
+        chosen_indices: Index pairs i < j, ``(K, 2)``. All other entries above the diagonal
+            are 0.
+        d_model: Number of rows and columns d.
 
     Returns:
-        float64, ``(d, d)``.
+        S: float64, ``(d, d)``.
 
     Raises:
-        ValueError: If there is not one place for each entry.
+        ValueError: If the numbers of entries and of index pairs differ.
     """
     if param_vec.ndim != 1 or tuple(chosen_indices.shape) != (len(param_vec), 2):
         raise ValueError(
@@ -82,11 +86,13 @@ def build_sparse_skew_symmetric(param_vec: Tensor, chosen_indices: Tensor, d_mod
 
 
 def cayley_apply(S: Tensor, h: Tensor) -> Tensor:
-    r"""Return :math:`(I - S)(I + S)^{-1} h`, one solve a token, :eq:`eq-cayley-transform`.
+    r"""Multiply each token by the Cayley transform of S, :math:`(I - S)(I + S)^{-1} h`.
+
+    Equation :eq:`eq-cayley-transform`, with one linear system solved per token.
 
     Args:
-        S: Skew-symmetric, ``(d, d)``.
-        h: ``(..., d)``.
+        S: Skew-symmetric matrix, ``(d, d)``.
+        h: Tokens, ``(..., d)``.
 
     Returns:
         float64, of the shape of ``h``.
@@ -102,11 +108,15 @@ def cayley_apply(S: Tensor, h: Tensor) -> Tensor:
 def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Tensor:
     r"""Encode one head: :math:`\mathrm{RoPE}(\Omega r)\,P^\top x`, :eq:`eq-cayley-before`.
 
+    The orthogonal matrix :math:`P^\top` is applied before the rotations. The scores then depend
+    on P, and on positions only through their difference.
+
     Args:
-        x: ``(..., seq, d)``.
-        positions: ``(seq, coord_dim)``.
-        S: Skew-symmetric, ``(d, d)``; P is its Cayley transform.
-        omega: Ω, ``(d // 2, coord_dim)``.
+        x: Queries or keys, ``(..., seq, d)``.
+        positions: Position r of each token, ``(seq, coord_dim)``.
+        S: Skew-symmetric matrix, ``(d, d)``. P is its Cayley transform.
+        omega: Ω, the frequencies of each pair of channels along each coordinate, in radians per
+            unit of position, ``(d // 2, coord_dim)``.
 
     Returns:
         float64, of the shape of ``x``.
@@ -114,21 +124,23 @@ def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Ten
     Source:
         Schenck et al. 2025, theorem 3.4 and Cayley-STRING.
     """
-    # the transform of −S is the transpose of that of S
+    # the Cayley transform of −S is the transpose of the Cayley transform of S
     return _turn(cayley_apply(-S, x), positions, omega)
 
 
 def cayley_after_rope(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Tensor:
-    r"""Encode one head the wrong way round: :math:`U\,\mathrm{RoPE}(\Omega r)\,x`.
+    r"""Encode one head in the wrong order: :math:`U\,\mathrm{RoPE}(\Omega r)\,x`.
 
-    U is orthogonal and the same for queries and keys: it cancels in every score,
-    :eq:`eq-cayley-after`. Kept to show what fails.
+    U is orthogonal and the same for queries and keys. It therefore cancels in every score, and
+    the scores are those of RoPE alone, :eq:`eq-cayley-after`. This wrong form exists to
+    demonstrate the failure.
 
     Args:
-        x: ``(..., seq, d)``.
-        positions: ``(seq, coord_dim)``.
-        S: Skew-symmetric, ``(d, d)``; U is its Cayley transform.
-        omega: Ω, ``(d // 2, coord_dim)``.
+        x: Queries or keys, ``(..., seq, d)``.
+        positions: Position r of each token, ``(seq, coord_dim)``.
+        S: Skew-symmetric matrix, ``(d, d)``. U is its Cayley transform.
+        omega: Ω, the frequencies of each pair of channels along each coordinate,
+            ``(d // 2, coord_dim)``.
 
     Returns:
         float64, of the shape of ``x``.
@@ -139,17 +151,19 @@ def cayley_after_rope(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) ->
 def cayley_before_split(
     x: Tensor, positions: Tensor, S: Tensor, omega: Tensor, heads: int
 ) -> Tensor:
-    r"""Turn all D channels, apply a D×D Cayley transform, then split into heads.
+    r"""Rotate all D channels, multiply by a D × D Cayley transform, and only then split into heads.
 
-    U mixes channels of different heads after they have been turned: the scores of a single
-    head are not relative. Kept to show what fails.
+    The Cayley transform mixes channels of different heads after their rotation. The scores of a
+    single head therefore depend on more than the difference of positions. This wrong form
+    exists to demonstrate the failure.
 
     Args:
-        x: ``(..., seq, D)``.
-        positions: ``(seq, coord_dim)``.
-        S: Skew-symmetric, ``(D, D)``.
-        omega: Ω, ``(D // 2, coord_dim)``.
-        heads: A divisor of D.
+        x: Queries or keys of all heads side by side, ``(..., seq, D)``.
+        positions: Position of each token, ``(seq, coord_dim)``.
+        S: Skew-symmetric matrix, ``(D, D)``.
+        omega: Ω, the frequencies of each pair of channels along each coordinate,
+            ``(D // 2, coord_dim)``.
+        heads: Number of heads; must divide D.
 
     Returns:
         float64, ``(..., heads, seq, D // heads)``.
@@ -159,8 +173,11 @@ def cayley_before_split(
 
 
 def _turn(x: Tensor, positions: Tensor, omega: Tensor) -> Tensor:
-    """Turn pair i of token n by the angle Σ_k Ω_ik r_nk, one coordinate after the other."""
-    turned, rest = x.tensor_split([2 * len(omega)], -1)
+    """Rotate channel pair i of token n by the angle Σ_k Ω_ik r_nk, coordinate by coordinate.
+
+    Channels after the last pair, if any, are not rotated.
+    """
+    rotated, rest = x.tensor_split([2 * len(omega)], -1)
     for k in range(positions.shape[1]):
-        turned = apply_rope(turned, positions[:, k], omega[:, k])
-    return torch.cat([turned, rest], -1)
+        rotated = apply_rope(rotated, positions[:, k], omega[:, k])
+    return torch.cat([rotated, rest], -1)

@@ -1,6 +1,6 @@
-"""Random features as they are printed: one feature, one token, one block at a time.
+"""Reference implementations of random features: one feature, one token, one block at a time.
 
-``matrix`` holds the random vectors, one a row. None of these is stabilised.
+The rows of ``matrix`` are the random vectors. No function is stabilised: large inputs overflow.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from torch import Tensor
 
 
 def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
-    r"""Return FAVOR+'s features :math:`e^{\omega_i^\top x - \|x\|^2/2}/\sqrt m`.
+    r"""Return the positive features of FAVOR+, :math:`e^{\omega_i^\top x - \|x\|^2/2}/\sqrt m`.
 
     Equation :eq:`eq-favor-features`.
 
     Args:
-        x: ``(..., d)``.
-        matrix: The rows :math:`\omega_i`, ``(m, d)``.
+        x: Scaled queries or keys, ``(..., d)``.
+        matrix: The random vectors :math:`\omega_i`, one per row, ``(m, d)``.
 
     Returns:
-        float64, ``(..., m)``.
+        The features: float64, ``(..., m)``.
 
     Source:
         Choromanski et al. 2021, lemma 1.
@@ -33,16 +33,17 @@ def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def hyperbolic_features(x: Tensor, matrix: Tensor) -> Tensor:
-    r"""Return the features of both signs: all :math:`\omega_i`, then all :math:`-\omega_i`.
+    r"""Return the hyperbolic features: those of FAVOR+ for each :math:`\omega_i` and its negative.
 
     Equation :eq:`eq-favor-hyperbolic`.
 
     Args:
-        x: ``(..., d)``.
-        matrix: The rows :math:`\omega_i`, ``(m, d)``.
+        x: Scaled queries or keys, ``(..., d)``.
+        matrix: The random vectors :math:`\omega_i`, one per row, ``(m, d)``.
 
     Returns:
-        float64, ``(..., 2m)``.
+        The features of all :math:`\omega_i`, then those of all :math:`-\omega_i`: float64,
+        ``(..., 2m)``.
 
     Source:
         Choromanski et al. 2021, lemma 1.
@@ -51,23 +52,28 @@ def hyperbolic_features(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def optimal_features(x: Tensor, matrix: Tensor, alpha: Tensor) -> Tensor:
-    r"""Return the positive features of least variance, with an :math:`\alpha` for each channel l.
+    r"""Return positive features whose variance is reduced by one parameter per channel.
+
+    Feature i, with the parameter :math:`\alpha_l` of channel l, is
 
     .. math:: \tfrac{1}{\sqrt m} \prod_l (1 - 4\alpha_l)^{1/4}\,
         e^{\alpha_l\omega_{il}^2 + \sqrt{1 - 4\alpha_l}\,\omega_{il}x_l - x_l^2/2} ,
 
-    equation :eq:`eq-favor-optimal`.
+    equation :eq:`eq-favor-optimal`. With :math:`\alpha = 0` these are the features of FAVOR+. For
+    every :math:`\alpha` they estimate the same exponential; the best one is at most 0 and depends
+    on the queries and keys.
 
     Args:
-        x: ``(..., d)``.
-        matrix: The rows :math:`\omega_i`, ``(m, d)``.
-        alpha: ``(d,)``, below 1/4; from 1/8 on the variance is infinite.
+        x: Scaled queries or keys, ``(..., d)``.
+        matrix: The random vectors :math:`\omega_i`, one per row, ``(m, d)``.
+        alpha: :math:`\alpha_l`, ``(d,)``, less than 1/4. From 1/8 on the variance is infinite.
 
     Returns:
-        float64, ``(..., m)``.
+        The features: float64, ``(..., m)``.
 
     Source:
-        Likhosherstov et al. 2022, times :math:`e^{\|x\|^2/2}`: theirs are for the Gaussian kernel.
+        Likhosherstov et al. 2022. Their features are for the Gaussian kernel; these are
+        multiplied by :math:`e^{\|x\|^2/2}`, and so estimate the exponential kernel.
     """
     x, matrix, alpha = x.double(), matrix.double(), alpha.double()
     features = []
@@ -78,16 +84,17 @@ def optimal_features(x: Tensor, matrix: Tensor, alpha: Tensor) -> Tensor:
 
 
 def trigonometric_features(x: Tensor, matrix: Tensor) -> Tensor:
-    r"""Return the features of sines and cosines, whose products may be negative.
+    r"""Return the trigonometric features, which may give negative estimates of the exponential.
 
-    Equation :eq:`eq-favor-trigonometric`.
+    Equation :eq:`eq-favor-trigonometric`: cosines and sines of :math:`\omega_i^\top x`, multiplied
+    by :math:`e^{\|x\|^2/2}/\sqrt m`.
 
     Args:
-        x: ``(..., d)``.
-        matrix: The rows :math:`\omega_i`, ``(m, d)``.
+        x: Scaled queries or keys, ``(..., d)``.
+        matrix: The random vectors :math:`\omega_i`, one per row, ``(m, d)``.
 
     Returns:
-        float64, ``(..., 2m)``, all cosines first.
+        All cosines, then all sines: float64, ``(..., 2m)``.
 
     Source:
         Choromanski et al. 2021, section 2.3.
@@ -100,15 +107,18 @@ def trigonometric_features(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def circulant_project(x: Tensor, column: Tensor, signs: Tensor) -> Tensor:
-    r"""Return :math:`F^{-1}(F(r) \circ F(s \odot x))`, :eq:`eq-circulant-product`.
+    r"""Multiply a token by circulant blocks with signs, :math:`F^{-1}(F(r) \circ F(s \odot x))`.
+
+    F is the discrete Fourier transform, so a block costs three FFTs instead of a matrix product,
+    :eq:`eq-circulant-product`.
 
     Args:
         x: One token, ``(d,)``.
-        column: r, the first column of every block, ``(blocks, d)``.
-        signs: s, ``(blocks, d)``.
+        column: r, the first column of the circulant matrix of each block, ``(blocks, d)``.
+        signs: s, the signs by which each block multiplies the channels first, ``(blocks, d)``.
 
     Returns:
-        The products of all blocks, one after the other; float64, ``(blocks * d,)``.
+        The products of all blocks, one after the other: float64, ``(blocks * d,)``.
     """
     parts = []
     for r, s in zip(column.double(), signs.double(), strict=True):
@@ -118,14 +128,16 @@ def circulant_project(x: Tensor, column: Tensor, signs: Tensor) -> Tensor:
 
 
 def circulant_projection_matrix(column: Tensor, signs: Tensor) -> Tensor:
-    r"""Return circ(r) diag(s) of all blocks, entry by entry, :eq:`eq-circulant-projection`.
+    r"""Return the matrix circ(r) diag(s) of all blocks, :eq:`eq-circulant-projection`.
+
+    Entry (i, n) of a block is :math:`r_{(i-n) \bmod d}\,s_n`.
 
     Args:
-        column: r, ``(blocks, d)``.
-        signs: s, ``(blocks, d)``.
+        column: r, the first column of the circulant matrix of each block, ``(blocks, d)``.
+        signs: s, the signs of the columns of each block, ``(blocks, d)``.
 
     Returns:
-        Entry (i, n) of a block is :math:`r_{(i-n) \bmod d}\,s_n`: float64, ``(blocks * d, d)``.
+        The blocks, one below the other: float64, ``(blocks * d, d)``.
     """
     blocks, d = column.shape
     matrix = torch.zeros(blocks * d, d, dtype=torch.float64)
@@ -137,16 +149,20 @@ def circulant_projection_matrix(column: Tensor, signs: Tensor) -> Tensor:
 
 
 def circulant_favor_features(x: Tensor, column: Tensor, signs: Tensor, num_features: int) -> Tensor:
-    r"""Return :math:`e^{-\|x\|^2/2}\,e^{(\tilde\Omega x)_i} / \sqrt m` for the first m entries.
+    r"""Return m circulant FAVOR+ features, :math:`e^{(\tilde\Omega x)_i - \|x\|^2/2} / \sqrt m`.
+
+    :math:`\tilde\Omega` is the matrix of :func:`circulant_projection_matrix`, of which the first m
+    rows are used.
 
     Args:
-        x: One token, ``(d,)``; for :math:`e^{q^\top k/\sqrt d}` scaled by :math:`d^{-1/4}` before.
-        column: r, ``(blocks, d)``.
-        signs: s, ``(blocks, d)``.
-        num_features: m, at most ``blocks * d``.
+        x: One query or key, ``(d,)``. To estimate :math:`e^{q^\top k/\sqrt d}`, first multiply
+            queries and keys by :math:`d^{-1/4}`.
+        column: r, the first column of the circulant matrix of each block, ``(blocks, d)``.
+        signs: s, the signs of the columns of each block, ``(blocks, d)``.
+        num_features: Number of features m, at most ``blocks * d``.
 
     Returns:
-        float64, ``(num_features,)``.
+        The features: float64, ``(num_features,)``.
     """
     exponent = circulant_project(x, column, signs)[:num_features]
     half = x.double().square().sum() / 2
@@ -154,21 +170,26 @@ def circulant_favor_features(x: Tensor, column: Tensor, signs: Tensor, num_featu
 
 
 def circulant_features(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
-    r"""Return :math:`e^{-\|x\|^2/2} \exp(\mathrm{circ}(r)\,\mathrm{diag}(s)\,x) / \sqrt d`.
+    r"""Return as many circulant FAVOR+ features as channels, from a single circulant block.
+
+    The features are :math:`e^{-\|x\|^2/2} \exp(\mathrm{circ}(r)\,\mathrm{diag}(s)\,x) / \sqrt d`.
 
     Args:
         x: One query or key, ``(d,)``.
-        r: First column of the circulant, ``(d,)``.
-        s: Signs, ``(d,)``.
+        r: First column of the circulant matrix, ``(d,)``.
+        s: Signs of its columns, ``(d,)``.
 
     Returns:
-        float64, ``(d,)``: as many features as channels.
+        The features: float64, ``(d,)``.
     """
     return circulant_favor_features(x, r[None], s[None], len(x))
 
 
 def circulant_gradient(x: Tensor, grad_output: Tensor, signs: Tensor) -> Tensor:
-    r"""Return the gradient of r, summed over tokens, :eq:`eq-circulant-gradient`.
+    r"""Return the gradient of the loss with respect to r, :eq:`eq-circulant-gradient`.
+
+    The gradient is a sum over tokens t, where :math:`y_t` is the projection of token
+    :math:`x_t` by one circulant block:
 
     .. math::
         \frac{\partial\mathcal L}{\partial r} = \sum_t F^{-1}\Big(
@@ -176,11 +197,11 @@ def circulant_gradient(x: Tensor, grad_output: Tensor, signs: Tensor) -> Tensor:
 
     Args:
         x: Tokens, ``(n, d)``.
-        grad_output: The gradient of the loss by each projected token, ``(n, d)``.
-        signs: s of one block, ``(d,)``.
+        grad_output: Gradient of the loss with respect to each projected token, ``(n, d)``.
+        signs: s, the signs of the block, ``(d,)``.
 
     Returns:
-        float64, ``(d,)``.
+        The gradient: float64, ``(d,)``.
     """
     total = torch.zeros(x.shape[-1], dtype=torch.float64)
     for token, grad in zip(x.double(), grad_output.double(), strict=True):
@@ -190,15 +211,18 @@ def circulant_gradient(x: Tensor, grad_output: Tensor, signs: Tensor) -> Tensor:
 
 
 def unit_circulant_column(phases: Tensor, size: int) -> Tensor:
-    r"""Return r whose Fourier transform has modulus 1, :eq:`eq-unit-circulant`.
+    r"""Return a column whose Fourier coefficients all have modulus 1, :eq:`eq-unit-circulant`.
+
+    The circulant matrix with this first column is orthogonal.
 
     Args:
-        phases: :math:`\theta_0, \dots, \theta_{\lfloor d/2 \rfloor}`; only the sign of the cosine
-            counts at 0 and, for even d, at d/2.
-        size: d.
+        phases: Phases :math:`\theta_0, \dots, \theta_{\lfloor d/2 \rfloor}` of the Fourier
+            coefficients, in radians. The coefficients 0 and, for even d, d/2 are real, so only
+            the sign of the cosine of their phase is used.
+        size: Length d of the column.
 
     Returns:
-        float64, ``(d,)``.
+        The column r: float64, ``(d,)``.
     """
     total = torch.zeros(size, dtype=torch.float64)
     n = torch.arange(size, dtype=torch.float64)
@@ -212,16 +236,18 @@ def unit_circulant_column(phases: Tensor, size: int) -> Tensor:
 
 
 def simplex_circulant_column(phases: Tensor, size: int) -> Tensor:
-    r"""Return r whose spectrum is 0 at 0 and :math:`\sqrt{d/(d-1)}` in modulus elsewhere.
+    r"""Return a column whose circulant matrix has the vertices of a regular simplex as its rows.
 
-    Equation :eq:`eq-simplex-circulant`.
+    Fourier coefficient 0 is 0; all others have modulus :math:`\sqrt{d/(d-1)}`. Equation
+    :eq:`eq-simplex-circulant`.
 
     Args:
-        phases: As for :func:`unit_circulant_column`; the first does not count.
-        size: d, at least 2.
+        phases: Phases of the Fourier coefficients, as for :func:`unit_circulant_column`. The
+            first phase is not used.
+        size: Length d of the column, at least 2.
 
     Returns:
-        float64, ``(size,)``.
+        The column r: float64, ``(size,)``.
     """
     total = torch.zeros(size, dtype=torch.float64)
     n = torch.arange(size, dtype=torch.float64)
@@ -236,17 +262,19 @@ def simplex_circulant_column(phases: Tensor, size: int) -> Tensor:
 
 
 def simplex_vertices(size: int) -> Tensor:
-    r"""Return d vectors of length 1 of which any two have the product :math:`-1/(d-1)`.
+    r"""Return the vertices of a regular simplex: d unit vectors with equal inner products.
+
+    The inner product of any two of them is :math:`-1/(d-1)`. The vectors are
 
     .. math::
         s_i = \sqrt{\tfrac{d}{d-1}}\,e_i - \tfrac{\sqrt d + 1}{(d-1)^{3/2}}\,(1, \dots, 1, 0),
         \qquad s_d = \tfrac{1}{\sqrt{d-1}}\,(1, \dots, 1, 0) .
 
     Args:
-        size: d, at least 2.
+        size: Number of vectors d, at least 2.
 
     Returns:
-        float64, ``(d, d)``, one a row; the last channel is 0.
+        One vector per row: float64, ``(d, d)``. The last channel of each vector is 0.
 
     Source:
         Reid et al. 2023.
@@ -262,14 +290,17 @@ def simplex_vertices(size: int) -> Tensor:
 
 
 def hadamard_projection_matrix(diagonals: Tensor) -> Tensor:
-    r"""Return :math:`H D_1 H D_2 H D_3` with H orthonormal, :eq:`eq-hadamard-projection`.
+    r"""Return the projection :math:`H D_1 H D_2 H D_3`, equation :eq:`eq-hadamard-projection`.
+
+    H is the orthonormal Hadamard matrix: entry (i, n) of :math:`\sqrt D H` is
+    :math:`(-1)^{i \cdot n}`, where :math:`i \cdot n` is the inner product of the binary digits of
+    i and n.
 
     Args:
-        diagonals: ``(3, D)``, D a power of 2.
+        diagonals: The diagonals of :math:`D_1, D_2, D_3`, ``(3, D)`` with D a power of 2.
 
     Returns:
-        float64, ``(D, D)``. Entry (i, n) of :math:`\sqrt D H` is :math:`(-1)^{i \cdot n}`, the
-        product of the binary digits of i and n.
+        The projection: float64, ``(D, D)``.
     """
     size = diagonals.shape[-1]
     transform = torch.zeros(size, size, dtype=torch.float64)
@@ -281,14 +312,15 @@ def hadamard_projection_matrix(diagonals: Tensor) -> Tensor:
 
 
 def circulant_error(z: Tensor) -> float:
-    r"""Return :math:`\frac1d \sum_\delta (e^{A_\delta} - 1)` for a full circulant of Gaussian rows.
+    r"""Return the relative mean square error of the features of a Gaussian circulant matrix.
 
-    Equation :eq:`eq-torus-circulant-error`: the mean square error of the estimate of
-    :math:`e^{x^\top y}`, relative to its square, with z = x + y and the cyclic autocorrelation
-    :math:`A_\delta = \sum_n z_n z_{n+\delta}`. With signs, z is what they make of x + y.
+    This is :math:`\frac1d \sum_\delta (e^{A_\delta} - 1)` with the cyclic autocorrelation
+    :math:`A_\delta = \sum_n z_n z_{n+\delta}`, equation :eq:`eq-torus-circulant-error`. It is the
+    mean square error of the estimate of :math:`e^{x^\top y}` by FAVOR+ features, divided by
+    :math:`e^{2 x^\top y}`. The projection is a d × d circulant matrix with a Gaussian first column.
 
     Args:
-        z: ``(d,)``.
+        z: x + y, ``(d,)``. If the projection has signs s, :math:`s \odot (x + y)`.
     """
     values = [float(entry) for entry in z]
     d, total = len(values), 0.0
@@ -298,12 +330,12 @@ def circulant_error(z: Tensor) -> float:
 
 
 def signed_circulant_error(z: Tensor) -> float:
-    """Return the mean of :func:`circulant_error` over all signs, 2^d of them.
+    """Return the mean of :func:`circulant_error` over all 2^d choices of signs.
 
     Equation :eq:`eq-torus-circulant-error`.
 
     Args:
-        z: ``(d,)``, for small d.
+        z: x + y, ``(d,)``. The cost grows as 2^d, so d has to be small.
     """
     choices = itertools.product((1.0, -1.0), repeat=len(z))
     errors = [circulant_error(z * torch.tensor(signs, dtype=z.dtype)) for signs in choices]

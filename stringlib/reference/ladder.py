@@ -1,9 +1,11 @@
-r"""Circulant-STRING from its definition down to half spectra: one rung, one function.
+r"""Four implementations of Circulant-STRING, from its definition to half spectra.
 
-Every function takes queries or keys x, ``(..., heads, seq, d)``, positions ``(seq, coord_dim)`` and
-the first columns of the circulants, ``(heads, coord_dim, d)``, and returns vectors whose inner
-products are the scores, like x unless it says so. They are written down to be timed, so unlike the
-other references they compute in the precision of x; angles and exponentials are float64.
+Each function takes queries or keys x, ``(..., heads, seq, d)``, positions r, ``(seq, coord_dim)``,
+and ``coefficients``, the first columns of the circulant matrices, ``(heads, coord_dim, d)``. It
+returns the encoded vectors, whose inner products are the scores. They have the shape and dtype of
+x unless the docstring of the function says otherwise. These functions are for comparing speed:
+unlike the other reference implementations they compute in the precision of x, except for angles
+and matrix exponentials, which are float64.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from torch import Tensor
 
 
 def encode_by_matrix_exp(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Return R(r)x with one matrix exponential for each head and token.
+    r"""Return R(r)x with one matrix exponential per head and token.
 
     Source:
         Schenck et al. 2025, definition 3.1 with equation 11.
@@ -21,7 +23,8 @@ def encode_by_matrix_exp(x: Tensor, positions: Tensor, coefficients: Tensor) -> 
     index = torch.arange(x.shape[-1], device=x.device)
     circulant = coefficients.double()[..., (index[:, None] - index) % x.shape[-1]]
     exponent = torch.einsum("nk,hkij->hnij", positions.double(), circulant - circulant.mT)
-    # twice the first: torch 2.13 exponentiates a single small matrix to 1e-10 only
+    # the first matrix is in the batch twice, because torch 2.13 exponentiates a single small
+    # matrix with an error of 1e-10
     batch = torch.cat([exponent[:, :1], exponent], 1)
     rotation = torch.matrix_exp(batch)[:, 1:].to(x.dtype)
     return torch.einsum("hnij,...hnj->...hni", rotation, x)
@@ -34,38 +37,54 @@ def encode_by_fft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
         Schenck et al. 2025, theorem 3.5.
     """
     spectrum = torch.fft.fft(x)
-    turn = _turn(positions, torch.fft.fft(coefficients.double()))
-    return torch.fft.ifft(turn.to(spectrum.dtype) * spectrum).real
+    phases = _phases(positions, torch.fft.fft(coefficients.double()))
+    return torch.fft.ifft(phases.to(spectrum.dtype) * spectrum).real
 
 
 def encode_by_rfft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Return R(r)x by a real FFT and its inverse: modes j and d − j are conjugate."""
+    r"""Return R(r)x by a real FFT and its inverse.
+
+    x is real, so the Fourier coefficients j and d − j are complex conjugates of each other, and
+    only half of them are computed.
+    """
     spectrum = torch.fft.rfft(x)
-    turn = _turn(positions, torch.fft.rfft(coefficients.double()))
-    return torch.fft.irfft(turn.to(spectrum.dtype) * spectrum, n=x.shape[-1])
+    phases = _phases(positions, torch.fft.rfft(coefficients.double()))
+    return torch.fft.irfft(phases.to(spectrum.dtype) * spectrum, n=x.shape[-1])
 
 
 def encode_by_half_spectrum(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
     r"""Return the weighted half spectrum of R(r)x, equation :eq:`eq-inference-half-spectrum`.
 
-    There is no way back to d channels. Parseval's theorem makes it unnecessary: the inner
-    product of two such vectors is that of the rotated ones.
+    No inverse FFT is needed, because by Parseval's theorem the inner product of two such vectors
+    is the inner product of the rotated vectors. Coefficient 0 and, if d is even, coefficient d/2
+    have the weight 1/d. Any other coefficient has the weight 2/d, because it also represents its
+    complex conjugate. Each coefficient is multiplied by the square root of its weight.
 
     Returns:
-        ``(..., heads, seq, 2 * (d // 2 + 1))``, real and imaginary parts side by side.
+        Real and imaginary parts of each coefficient side by side,
+        ``(..., heads, seq, 2 * (d // 2 + 1))``.
     """
     d = x.shape[-1]
     spectrum = torch.fft.rfft(x)
-    turn = _turn(positions, torch.fft.rfft(coefficients.double()))
+    phases = _phases(positions, torch.fft.rfft(coefficients.double()))
     weight = torch.full((d // 2 + 1,), 2.0, dtype=torch.float64, device=x.device)
     weight[0] = 1.0
     if d % 2 == 0:
         weight[-1] = 1.0
-    scaled = (weight / d).sqrt() * turn  # small: one row per token, shared by the batch
+    scaled = (weight / d).sqrt() * phases  # cheap: the whole batch shares one row per token
     return torch.view_as_real(scaled.to(spectrum.dtype) * spectrum).flatten(-2)
 
 
-def _turn(positions: Tensor, eigenvalues: Tensor) -> Tensor:
-    """Return the phases by which modes turn: complex128, ``(heads, seq, modes)``."""
+def _phases(positions: Tensor, eigenvalues: Tensor) -> Tensor:
+    """Return the complex numbers of modulus 1 that multiply the Fourier coefficients.
+
+    Args:
+        positions: ``(seq, coord_dim)``.
+        eigenvalues: Eigenvalues of the circulant matrices C, ``(heads, coord_dim, modes)``. The
+            generators C − Cᵀ have 2i times their imaginary part as eigenvalues.
+
+    Returns:
+        complex128, ``(heads, seq, modes)``.
+    """
     angle = torch.einsum("nk,hkj->hnj", positions.double(), 2 * eigenvalues.imag)
     return torch.polar(torch.ones_like(angle), angle)

@@ -1,4 +1,4 @@
-"""Kernelised attention as it is printed: a sum over all pairs of tokens."""
+"""Reference implementations of linear (kernelised) attention: sums over all pairs of tokens."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ def linear_attention(
     causal: bool = False,
     normalize: bool = True,
 ) -> Tensor:
-    r"""Return the double sum of equation :eq:`eq-linear-attention`, pair by pair.
+    r"""Return linear attention with position weights, equation :eq:`eq-linear-attention`.
+
+    The output of query i is :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the
+    same sum without :math:`v_j`.
 
     Args:
         phi_q: Features of the queries, ``(heads, n, m)``.
         phi_k: Features of the keys, ``(heads, keys, m)``.
         v: Values, ``(heads, keys, d_v)``.
-        weights: w(i, j), ``(heads, n, keys)``; 1 if omitted.
-        causal: Whether query i sees the keys 0 … i only.
-        normalize: Whether to divide by the sum without the values.
+        weights: Position weights w(i, j), ``(heads, n, keys)``. Default: 1 for every pair.
+        causal: If True, query i attends only to the keys 0 … i. Default: False.
+        normalize: If True (default), divide by the sum without the values. If False, return the
+            numerator.
 
     Returns:
-        float64, ``(heads, n, d_v)``.
+        Outputs of the queries: float64, ``(heads, n, d_v)``.
 
     Source:
         Katharopoulos et al. 2020.
@@ -58,20 +62,23 @@ def roformer_linear_attention(
     frequencies: Tensor,
     causal: bool = False,
 ) -> Tensor:
-    r"""Return :math:`\sum_j (R_i\phi(q_i))^\top R_j\phi(k_j) v_j / \sum_j \phi(q_i)^\top\phi(k_j)`.
+    r"""Return linear attention with features that are rotated in the numerator only.
 
-    Equation :eq:`eq-rotation-numerator`: the denominator is not rotated.
+    .. math:: y_i = \frac{\sum_j (R_i\phi(q_i))^\top R_j\phi(k_j)\,v_j}
+        {\sum_j \phi(q_i)^\top\phi(k_j)} ,
+
+    equation :eq:`eq-rotation-numerator`, where :math:`R_i` is RoPE at the position of token i.
 
     Args:
         phi_q: Features of the queries, ``(heads, seq, m)`` with even m.
         phi_k: Features of the keys, ``(heads, seq, m)``.
         v: Values, ``(heads, seq, d_v)``.
-        positions: Of queries and keys, ``(seq,)``.
+        positions: Position of each token, ``(seq,)``.
         frequencies: Radians per position of each pair of features, ``(m // 2,)``.
-        causal: Whether query i sees the keys 0 … i only.
+        causal: If True, query i attends only to the keys 0 … i. Default: False.
 
     Returns:
-        float64, ``(heads, seq, d_v)``.
+        Outputs of the queries: float64, ``(heads, seq, d_v)``.
 
     Raises:
         ValueError: If m is odd or the number of frequencies is not m / 2.
@@ -85,8 +92,8 @@ def roformer_linear_attention(
             "phi_q must have an even number m of features and frequencies the shape (m / 2,), "
             f"got {tuple(phi_q.shape)} and {tuple(frequencies.shape)}"
         )
-    turned_q, turned_k = (apply_rope(phi, positions, frequencies) for phi in (phi_q, phi_k))
-    above = linear_attention(turned_q, turned_k, v, causal=causal, normalize=False)
+    rotated_q, rotated_k = (apply_rope(phi, positions, frequencies) for phi in (phi_q, phi_k))
+    above = linear_attention(rotated_q, rotated_k, v, causal=causal, normalize=False)
     below = linear_attention(phi_q, phi_k, torch.ones_like(v), causal=causal, normalize=False)
     return above / below
 
@@ -99,22 +106,23 @@ def cosine_attention(
     positive: bool = False,
     causal: bool = False,
 ) -> Tensor:
-    r"""Return attention with the cosine weight of every pair of tokens.
+    r"""Return linear attention with a cosine position weight.
 
     The weight of query i and key j is :math:`\cos(\pi(i-j)/2M)`, :eq:`eq-cosine-weight`, or
-    half of one plus that, :eq:`eq-cosine-positive`. It may be negative here: nothing refuses a
-    horizon that is too short.
+    :math:`(1 + \cos(\pi(i-j)/2M))/2`, :eq:`eq-cosine-positive`. The first is negative at distances
+    between M and 3M. Here such distances are allowed, unlike in
+    :class:`~stringlib.attention.cosine.CosineWeight`.
 
     Args:
         phi_q: Features of the queries, ``(heads, seq, m)``.
         phi_k: Features of the keys, ``(heads, keys, m)``.
         v: Values, ``(heads, keys, d_v)``.
-        horizon: M, in tokens.
-        positive: Which of the two weights.
-        causal: Whether query i sees the keys 0 … i only.
+        horizon: Horizon M of the weight, in tokens.
+        positive: If True, use the second weight, which is never negative. Default: False.
+        causal: If True, query i attends only to the keys 0 … i. Default: False.
 
     Returns:
-        float64, ``(heads, seq, d_v)``.
+        Outputs of the queries: float64, ``(heads, seq, d_v)``.
     """
     heads, n, keys = *phi_q.shape[:2], phi_k.shape[1]
     weights = torch.zeros(n, keys, dtype=torch.float64)
@@ -126,18 +134,23 @@ def cosine_attention(
 
 
 def falling_weight(distances: Tensor, degree: int) -> Tensor:
-    r"""Return the falling polynomial of most weight at 0 over its mean, :eq:`eq-falling-best`.
+    r"""Return the decreasing polynomial weight that is most concentrated at distance 0.
 
-    By what defines it, with no Gauss formula: :math:`-w'` is the square of a polynomial q, for even
-    degrees times :math:`1 - t`, and its mean place :math:`\int t(-w')\,dt / \int -w'\,dt` is the
-    least. In powers of t that is the least eigenvalue of a pair of matrices of moments.
+    Of all polynomials w of degree p that never increase on [0, 1] and are 0 at 1, this one has the
+    largest ratio of :math:`w(0)` to the mean of w, equation :eq:`eq-falling-best`. Its derivative
+    has the form :math:`-w' = q^2` for odd p and :math:`-w' = (1 - t)\,q^2` for even p, with a
+    polynomial q. The ratio is the inverse of :math:`\int t(-w')\,dt / \int (-w')\,dt`, so q
+    minimises this quotient. It is the eigenvector with the smallest eigenvalue of a generalised
+    eigenvalue problem, whose two matrices contain moments. The package computes the same weight in
+    another way, from the nodes of a Gauss quadrature formula.
 
     Args:
-        distances: In horizons, from 0 to 1, of any shape.
-        degree: p, from 1 to about 8: the matrices of moments are nearly singular.
+        distances: Distances in horizons, from 0 to 1, of any shape.
+        degree: p, from 1 to about 8. For higher degrees the matrices of moments are too close to
+            singular.
 
     Returns:
-        float64, of the shape of ``distances``; 1 at distance 0.
+        The weights, of which that at distance 0 is 1: float64, of the shape of ``distances``.
     """
     size = (degree + 1) // 2
 
@@ -152,7 +165,7 @@ def falling_weight(distances: Tensor, degree: int) -> Tensor:
     )
     inverse = torch.linalg.inv(torch.linalg.cholesky(whole))
     q = inverse.mT @ torch.linalg.eigh(inverse @ first @ inverse.mT).eigenvectors[:, 0]
-    slope = [0.0] * (degree + 1)  # of -w', power by power
+    slope = [0.0] * (degree + 1)  # coefficients of -w', lowest power first
     for i in range(size):
         for j in range(size):
             slope[i + j] += float(q[i] * q[j])
@@ -164,20 +177,23 @@ def falling_weight(distances: Tensor, degree: int) -> Tensor:
 
 
 def cosformer(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, eps: float = 1e-6) -> Tensor:
-    r"""Return cosFormer's attention by its four sums, :eq:`eq-cosine-features`.
+    r"""Return the attention of cosFormer, computed from four sums, :eq:`eq-cosine-features`.
 
-    As in the authors' code: ReLU features, positions from 1, a horizon that is the longer of the
-    two lengths AT HAND, and denominators of at least ``eps``.
+    The sums are those of the keys and of their products with the values, each weighted by the
+    cosine and by the sine of the key's angle. As in the authors' code, the features are ReLU,
+    positions start at 1, denominators are at least ``eps``, and the horizon is the number of
+    queries or of keys, whichever is larger. The horizon, and with it every weight, therefore
+    depends on the length of the sequence.
 
     Args:
-        q: Queries, ``(heads, seq, d)``.
-        k: Keys, ``(heads, keys, d)``.
+        q: Queries before ReLU, ``(heads, seq, d)``.
+        k: Keys before ReLU, ``(heads, keys, d)``.
         v: Values, ``(heads, keys, d_v)``.
-        causal: Whether query i sees the keys 0 … i only.
-        eps: Smaller denominators are replaced by this.
+        causal: If True, query i attends only to the keys 0 … i. Default: False.
+        eps: Smallest denominator; smaller ones are replaced by it. Default: 1e-6.
 
     Returns:
-        float64, ``(heads, seq, d_v)``.
+        Outputs of the queries: float64, ``(heads, seq, d_v)``.
 
     Source:
         Qin et al. 2022, section 3, and their code.

@@ -1,4 +1,4 @@
-"""RoPE as it is printed, its forms for images, and rotations as two mirrors."""
+"""Reference implementations of RoPE, its forms for images, and rotations as two reflections."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from torch import Tensor
 
 
 def apply_rope(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
-    r"""Rotate pair i of every token by the angle :math:`t\,\theta_i`, equation :eq:`eq-rope-pair`.
+    r"""Rotate channel pair i of each token by the angle :math:`t\,\theta_i`, :eq:`eq-rope-pair`.
+
+    Pair i consists of the neighbouring channels 2i and 2i + 1.
 
     Args:
-        x: ``(..., seq, d)`` with even d.
-        positions: t, ``(..., seq)``.
-        frequencies: θ, ``(d // 2,)``.
+        x: Queries or keys, ``(..., seq, d)`` with even d.
+        positions: Position t of each token, ``(..., seq)``.
+        frequencies: Frequencies :math:`\theta_i` in radians per position, ``(d // 2,)``.
 
     Returns:
         float64, of the shape of ``x``.
@@ -40,15 +42,18 @@ def apply_rope(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
 
 
 def rope_matrix(position: float, head_dim: int, base: float = 10000.0) -> Tensor:
-    r"""Return the block-diagonal matrix :math:`R(t) = \Theta^t`, equation :eq:`eq-telescope`.
+    r"""Return the block-diagonal rotation matrix of RoPE at one position, :eq:`eq-telescope`.
+
+    The matrix is :math:`R(t) = \Theta^t`. Block i rotates channels 2i and 2i + 1 by
+    :math:`t\,b^{-2i/d}`.
 
     Args:
-        position: t.
-        head_dim: Even d.
-        base: The base of the frequencies.
+        position: Position t.
+        head_dim: Even number of channels d.
+        base: Base b of the frequencies. Default: 10000.
 
     Returns:
-        float64, ``(d, d)``.
+        R(t): float64, ``(d, d)``.
 
     Raises:
         ValueError: If d is odd.
@@ -68,12 +73,16 @@ def rope_matrix(position: float, head_dim: int, base: float = 10000.0) -> Tensor
 
 
 def apply_axial_rope(x: Tensor, positions: Tensor, base: float = 100.0) -> Tensor:
-    r"""Rotate each coordinate's own pairs of channels, equation :eq:`eq-grid-axial`.
+    r"""Apply axial RoPE: each coordinate rotates its own channel pairs, :eq:`eq-grid-axial`.
+
+    The pairs are divided among the coordinates as evenly as possible; the first coordinates get
+    the remaining pairs. Pair i of the n pairs of a coordinate has the frequency
+    :math:`b^{-i/n}`.
 
     Args:
-        x: ``(..., seq, d)`` with even d.
-        positions: ``(seq, coord_dim)``.
-        base: The base of the frequencies.
+        x: Queries or keys, ``(..., seq, d)`` with even d.
+        positions: Coordinates of each token, ``(seq, coord_dim)``.
+        base: Base b of the frequencies, which are in radians per unit of position. Default: 100.
 
     Returns:
         float64, of the shape of ``x``.
@@ -91,7 +100,7 @@ def apply_axial_rope(x: Tensor, positions: Tensor, base: float = 100.0) -> Tenso
             f"coordinate of positions, got {tuple(x.shape)}"
         )
     rotated = []
-    first = 0  # of the channels of the coordinate
+    first = 0  # first channel of the coordinate
     for k in range(coord_dim):
         own = pairs // coord_dim + (1 if k < pairs % coord_dim else 0)
         frequencies = torch.tensor([base ** (-i / own) for i in range(own)], dtype=torch.float64)
@@ -102,16 +111,20 @@ def apply_axial_rope(x: Tensor, positions: Tensor, base: float = 100.0) -> Tenso
 
 
 def mixed_start(head_dim: int, angle: float, base: float = 10.0) -> tuple[Tensor, Tensor]:
-    r"""Return the frequencies along x and y with which a head starts, :eq:`eq-grid-start`.
+    r"""Return the initial frequencies of one head of RoPE-Mixed, equation :eq:`eq-grid-start`.
+
+    The frequency of a pair is a vector :math:`(\theta^x, \theta^y)`. The first d/4 pairs have
+    vectors in the direction ``angle``, of length :math:`b^{-4t/d}` for t = 0, 1, … The other d/4
+    pairs have vectors of the same lengths in the direction ``angle`` + π/2.
 
     Args:
-        head_dim: d, a multiple of 4.
-        angle: The head's random rotation in radians.
-        base: The base of the magnitudes.
+        head_dim: Number of channels d of a head, a multiple of 4.
+        angle: Direction in radians, drawn at random for each head.
+        base: Base b of the lengths. Default: 10.
 
     Returns:
-        :math:`\theta^x` and :math:`\theta^y`, float64, ``(d // 2,)`` each: d/4 magnitudes along
-        the direction ``angle``, then the same along ``angle`` + π/2.
+        :math:`\theta^x` and :math:`\theta^y` in radians per unit of position: float64,
+        ``(d // 2,)`` each.
 
     Raises:
         ValueError: If 4 does not divide d.
@@ -131,21 +144,22 @@ def mixed_start(head_dim: int, angle: float, base: float = 10.0) -> tuple[Tensor
 
 
 def apply_mixed_rope(x: Tensor, positions: Tensor, along_x: Tensor, along_y: Tensor) -> Tensor:
-    r"""Multiply pair t by :math:`e^{\mathrm{i}(\theta^x_t p^x + \theta^y_t p^y)}`.
+    r"""Rotate channel pair t of each token by the angle :math:`\theta^x_t p^x + \theta^y_t p^y`.
 
-    Equation :eq:`eq-grid-mixed` for two coordinates.
+    Equation :eq:`eq-grid-mixed` for two coordinates. Each pair is treated as a complex number and
+    multiplied by :math:`e^{\mathrm{i}(\theta^x_t p^x + \theta^y_t p^y)}`.
 
     Args:
-        x: ``(..., heads, seq, d)`` with even d.
-        positions: :math:`(p^x, p^y)` of each token, ``(seq, 2)``.
-        along_x: :math:`\theta^x`, ``(heads, d // 2)``.
-        along_y: :math:`\theta^y`, ``(heads, d // 2)``.
+        x: Queries or keys, ``(..., heads, seq, d)`` with even d.
+        positions: Coordinates :math:`(p^x, p^y)` of each token, ``(seq, 2)``.
+        along_x: Frequencies :math:`\theta^x` in radians per unit of x, ``(heads, d // 2)``.
+        along_y: Frequencies :math:`\theta^y` in radians per unit of y, ``(heads, d // 2)``.
 
     Returns:
         float64, of the shape of ``x``.
 
     Raises:
-        ValueError: If positions have not two coordinates.
+        ValueError: If ``positions`` does not have two coordinates.
 
     Source:
         Heo et al. 2024, RoPE-Mixed.
@@ -153,21 +167,24 @@ def apply_mixed_rope(x: Tensor, positions: Tensor, along_x: Tensor, along_y: Ten
     if positions.shape[-1] != 2:
         raise ValueError(f"positions must have shape (seq, 2), got {tuple(positions.shape)}")
     x, positions = x.double(), positions.double()
-    place_x, place_y = positions[:, 0], positions[:, 1]
-    angle = torch.einsum("n,ht->hnt", place_x, along_x.double())
-    angle = angle + torch.einsum("n,ht->hnt", place_y, along_y.double())
+    position_x, position_y = positions[:, 0], positions[:, 1]
+    angle = torch.einsum("n,ht->hnt", position_x, along_x.double())
+    angle = angle + torch.einsum("n,ht->hnt", position_y, along_y.double())
     numbers = torch.complex(x[..., 0::2], x[..., 1::2])
-    turned = numbers * torch.exp(1j * angle)
-    return torch.stack([turned.real, turned.imag], -1).reshape(x.shape)
+    rotated = numbers * torch.exp(1j * angle)
+    return torch.stack([rotated.real, rotated.imag], -1).reshape(x.shape)
 
 
 def householder_2d(alpha: Tensor) -> Tensor:
-    r"""Return :math:`H(\alpha) = I - 2vv^\top/\|v\|^2`, equation :eq:`eq-reflection-householder`.
+    r"""Return 2 × 2 reflection matrices :math:`H(\alpha) = I - 2vv^\top/\|v\|^2`.
 
-    One of them is already relative, up to a constant flip, :eq:`eq-reflection-single`.
+    Equation :eq:`eq-reflection-householder`. The mirror is perpendicular to
+    :math:`v = (\cos\alpha, \sin\alpha)`. A single reflection with :math:`\alpha = \omega t` already
+    gives relative scores: it is a rotation by :math:`-2\omega t`, followed by a constant change of
+    sign of the first channel, which cancels in the scores, :eq:`eq-reflection-single`.
 
     Args:
-        alpha: Angle of :math:`v = (\cos\alpha, \sin\alpha)`, any shape ``(...)``.
+        alpha: Angle of v in radians, of any shape ``(...)``.
 
     Returns:
         float64, ``(..., 2, 2)``.
@@ -183,15 +200,17 @@ def householder_2d(alpha: Tensor) -> Tensor:
 
 
 def apply_reflection_rope(x: Tensor, positions: Tensor, omega1: Tensor, omega2: Tensor) -> Tensor:
-    r"""Multiply pair i of every token by :math:`H(t\,\omega^{(2)}_i)\,H(t\,\omega^{(1)}_i)`.
+    r"""Reflect channel pair i twice, by :math:`H(t\,\omega^{(2)}_i)\,H(t\,\omega^{(1)}_i)`.
 
-    Equation :eq:`eq-reflection-rotation`, block by block.
+    The two reflections are together a rotation by twice the angle between their mirrors,
+    :math:`2t\,(\omega^{(2)}_i - \omega^{(1)}_i)`, equation :eq:`eq-reflection-rotation`.
 
     Args:
-        x: ``(..., seq, d)`` with even d; pairs are neighbouring channels.
-        positions: t, ``(..., seq)``.
-        omega1: :math:`\omega^{(1)}`, ``(d // 2,)``: the mirror that comes first.
-        omega2: :math:`\omega^{(2)}`, ``(d // 2,)``.
+        x: Queries or keys, ``(..., seq, d)`` with even d. Pairs are neighbouring channels.
+        positions: Position t of each token, ``(..., seq)``.
+        omega1: :math:`\omega^{(1)}_i` in radians per position, ``(d // 2,)``, for the reflection
+            that is applied first.
+        omega2: :math:`\omega^{(2)}_i` in radians per position, ``(d // 2,)``, for the second.
 
     Returns:
         float64, of the shape of ``x``.
@@ -214,19 +233,21 @@ def apply_reflection_rope(x: Tensor, positions: Tensor, omega1: Tensor, omega2: 
 
 
 def get_2d_positions(num_patches_h: int, num_patches_w: int, normalize: bool = True) -> Tensor:
-    """Return the (x, y) coordinates of image patches in reading order.
+    """Return the (x, y) coordinates of the patches of an image, row by row.
 
-    Scaling makes one patch of offset depend on the resolution: the package itself counts
-    patches, see :func:`stringlib.positions.grid_positions`. A single row or column is put
-    at 0; the literal division by ``num_patches - 1`` would give NaN there.
+    x is the column and y the row of a patch.
 
     Args:
         num_patches_h: Number of rows.
         num_patches_w: Number of columns.
-        normalize: Whether to divide by the largest coordinate.
+        normalize: If True (default), coordinates are divided by their largest value and lie
+            between 0 and 1. The distance of neighbouring patches then depends on the resolution
+            of the image. For this reason :func:`stringlib.positions.grid_positions` counts patches
+            instead. If False, coordinates are 0, 1, 2, …
 
     Returns:
-        float64, ``(num_patches_h * num_patches_w, 2)``.
+        float64, ``(num_patches_h * num_patches_w, 2)``. A single row or column has the coordinate
+        0, where a division by ``num_patches - 1`` would give NaN.
     """
     rows = [[float(x), float(y)] for y in range(num_patches_h) for x in range(num_patches_w)]
     positions = torch.tensor(rows, dtype=torch.float64).reshape(-1, 2)

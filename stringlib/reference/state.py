@@ -1,4 +1,8 @@
-"""Attention as a recurrence, as each paper prints it: one token after the other."""
+"""Reference implementations of attention as a recurrence: one token after the other.
+
+The state S of a head is a matrix. Each token multiplies the state by a transition (usually a decay)
+and adds the product of its key and value. The output is the product of the query and the state.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,16 @@ from torch import Tensor
 
 
 def _states(A: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    r"""Return :math:`S_t = A_t S_{t-1} + k_t v_t^\top` of every t; A is ``(heads, n, d, d)``."""
+    r"""Return the states :math:`S_t = A_t S_{t-1} + k_t v_t^\top` after each token t.
+
+    Args:
+        A: Transition matrices, ``(heads, n, d, d)``.
+        k: Keys, ``(heads, n, d)``.
+        v: Values, ``(heads, n, d_v)``.
+
+    Returns:
+        float64, ``(heads, n, d, d_v)``.
+    """
     A, k, v = A.double(), k.double(), v.double()
     s = torch.zeros(len(k), k.shape[-1], v.shape[-1], dtype=torch.float64)
     found = []
@@ -18,12 +31,15 @@ def _states(A: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _read(q: Tensor, S: Tensor) -> Tensor:
-    """Return what each query reads of its state, ``(heads, n, d_v)``."""
+    """Return the output q_t S_t of each query: float64, ``(heads, n, d_v)``."""
     return torch.einsum("hnd,hndv->hnv", q.double(), S)
 
 
 def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Return causal attention by the recurrence of equation :eq:`eq-linear-state`.
+    r"""Return causal linear attention, computed by a recurrence, equation :eq:`eq-linear-state`.
+
+    Each token adds :math:`\phi(k_t)\,v_t^\top` to the state S and :math:`\phi(k_t)` to the
+    normaliser z. Its output is :math:`\phi(q_t)^\top S_t / \phi(q_t)^\top z_t`.
 
     Args:
         phi_q: Features of the queries, ``(heads, n, m)``.
@@ -31,8 +47,8 @@ def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor
         v: Values, ``(heads, n, d_v)``.
 
     Returns:
-        In float64 the outputs ``(heads, n, d_v)``, the last state S ``(heads, m, d_v)`` and the
-        last normaliser z ``(heads, m)``.
+        The outputs ``(heads, n, d_v)``, the last state S ``(heads, m, d_v)``, and the last
+        normaliser z ``(heads, m)``: float64.
 
     Source:
         Katharopoulos et al. 2020.
@@ -55,13 +71,13 @@ def state_space(A: Tensor, B: Tensor, C: Tensor, x: Tensor) -> Tensor:
     r"""Return the outputs of a linear state-space model, equation :eq:`eq-linear-ssm`.
 
     Args:
-        A: Transitions, ``(n, m, m)``.
-        B: What writes, ``(n, m)``.
-        C: What reads, ``(n, m)``.
+        A: Transition matrix of each step, ``(n, m, m)``.
+        B: Input vector of each step, by which the input is written to the state, ``(n, m)``.
+        C: Output vector of each step, by which the output is read from the state, ``(n, m)``.
         x: Inputs, ``(n, d)``.
 
     Returns:
-        float64, ``(n, d)``.
+        The outputs: float64, ``(n, d)``.
 
     Source:
         Dao and Gu 2024.
@@ -70,13 +86,16 @@ def state_space(A: Tensor, B: Tensor, C: Tensor, x: Tensor) -> Tensor:
 
 
 def retnet_recurrence(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`o_t = q_t S_t`, :math:`S_t = \gamma S_{t-1} + k_t^\top v_t`, :eq:`eq-retnet`.
+    r"""Return the outputs and the last state of RetNet's retention, equation :eq:`eq-retnet`.
+
+    With queries, keys and values as rows, the output is :math:`o_t = q_t S_t` with
+    :math:`S_t = \gamma S_{t-1} + k_t^\top v_t`.
 
     Args:
         q: Queries, ``(heads, n, d)``.
         k: Keys, ``(heads, n, d)``.
         v: Values, ``(heads, n, d_v)``.
-        gamma: ``(heads,)``.
+        gamma: Decay :math:`\gamma` of each head, ``(heads,)``.
 
     Returns:
         Outputs ``(heads, n, d_v)`` and the last state ``(heads, d, d_v)``, float64.
@@ -89,15 +108,16 @@ def retnet_recurrence(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> tuple[T
 
 
 def gla_recurrence(q: Tensor, k: Tensor, v: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`o_t = q_t S_t`, :math:`S_t = \mathrm{Diag}(\alpha_t) S_{t-1} + k_t^\top v_t`.
+    r"""Return the outputs and the last state of gated linear attention (GLA), :eq:`eq-gla`.
 
-    Equation :eq:`eq-gla`.
+    With queries, keys and values as rows, the output is :math:`o_t = q_t S_t` with
+    :math:`S_t = \mathrm{Diag}(\alpha_t) S_{t-1} + k_t^\top v_t`.
 
     Args:
         q: Queries, ``(heads, n, d)``.
         k: Keys, ``(heads, n, d)``.
         v: Values, ``(heads, n, d_v)``.
-        alpha: ``(heads, n, d)``.
+        alpha: Data-dependent decay of each token and key channel, ``(heads, n, d)``.
 
     Returns:
         Outputs ``(heads, n, d_v)`` and the last state ``(heads, d, d_v)``, float64.
@@ -112,16 +132,19 @@ def gla_recurrence(q: Tensor, k: Tensor, v: Tensor, alpha: Tensor) -> tuple[Tens
 def rwkv6_recurrence(
     r: Tensor, k: Tensor, v: Tensor, w: Tensor, u: Tensor
 ) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`o_t = r_t(S_{t-1} + \mathrm{diag}(u)\,k_t^\top v_t)`, equation :eq:`eq-rwkv6`.
+    r"""Return the outputs and the last state of RWKV-6, equation :eq:`eq-rwkv6`.
 
-    :math:`S_t = \mathrm{diag}(w_t) S_{t-1} + k_t^\top v_t`.
+    With queries, keys and values as rows, the output is
+    :math:`o_t = r_t(S_{t-1} + \mathrm{diag}(u)\,k_t^\top v_t)` with
+    :math:`S_t = \mathrm{diag}(w_t) S_{t-1} + k_t^\top v_t`. The current token thus has the weight
+    u, and enters the state afterwards.
 
     Args:
-        r: Receptance, ``(heads, n, d)``.
+        r: Queries, which RWKV calls receptance, ``(heads, n, d)``.
         k: Keys, ``(heads, n, d)``.
         v: Values, ``(heads, n, d_v)``.
-        w: Decays, ``(heads, n, d)``.
-        u: Bonus, ``(heads, d)``.
+        w: Decay of each token and key channel, ``(heads, n, d)``.
+        u: Bonus of each key channel: the weight of the current token, ``(heads, d)``.
 
     Returns:
         Outputs ``(heads, n, d_v)`` and the last state ``(heads, d, d_v)``, float64.
@@ -136,16 +159,17 @@ def rwkv6_recurrence(
 
 
 def ssd_recurrence(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`y_t = C_t^\top h_t`, :math:`h_t = e^{\Delta_t A} h_{t-1} + \Delta_t B_t x_t`.
+    r"""Return the outputs and the last state of SSD (Mamba-2), equation :eq:`eq-ssd`.
 
-    Equation :eq:`eq-ssd`.
+    The output is :math:`y_t = C_t^\top h_t` with
+    :math:`h_t = e^{\Delta_t A} h_{t-1} + \Delta_t B_t x_t^\top`.
 
     Args:
-        x: Inputs, ``(heads, n, p)``.
-        dt: Steps, ``(heads, n)``.
-        A: Rates, ``(heads,)``.
-        B: Input maps, ``(heads, n, N)``.
-        C: Output maps, ``(heads, n, N)``.
+        x: Inputs, which take the part of the values, ``(heads, n, p)``.
+        dt: Step sizes :math:`\Delta_t`, ``(heads, n)``.
+        A: A negative number per head, so that :math:`e^{\Delta_t A}` is a decay, ``(heads,)``.
+        B: Input vectors, which take the part of the keys, ``(heads, n, N)``.
+        C: Output vectors, which take the part of the queries, ``(heads, n, N)``.
 
     Returns:
         Outputs ``(heads, n, p)`` and the last state ``(heads, N, p)``, float64.
@@ -160,13 +184,16 @@ def ssd_recurrence(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> tu
 
 
 def semiseparable_mask(a: Tensor) -> Tensor:
-    r"""Return :math:`L_{ij} = a_{j+1} \cdots a_i` for j ≤ i, else 0: :eq:`eq-decay-weight`.
+    r"""Return the causal mask of products of decays, equation :eq:`eq-decay-weight`.
+
+    Entry (i, j) is the product :math:`a_{j+1} \cdots a_i` for j ≤ i, which is 1 for j = i, and 0
+    for j > i.
 
     Args:
-        a: Factors, ``(n,)``.
+        a: Decay of each token, ``(n,)``.
 
     Returns:
-        float64, ``(n, n)``.
+        The mask L: float64, ``(n, n)``.
 
     Source:
         Dao and Gu 2024.
@@ -185,16 +212,19 @@ def semiseparable_mask(a: Tensor) -> Tensor:
 def delta_rule_recurrence(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, alpha: Tensor
 ) -> tuple[Tensor, Tensor]:
-    r"""Return Gated DeltaNet's :math:`q_t S_t`: :eq:`eq-delta-gated`.
+    r"""Return the outputs and the last state of the gated delta rule, :eq:`eq-delta-gated`.
 
-    :math:`S_t = \alpha_t (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`.
+    The output is :math:`S_t^\top q_t` with
+    :math:`S_t = \alpha_t (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`. With
+    :math:`\alpha = 1` this is DeltaNet, otherwise Gated DeltaNet.
 
     Args:
         q: Queries, ``(heads, n, d)``.
         k: Keys of norm 1, ``(heads, n, d)``.
         v: Values, ``(heads, n, d_v)``.
-        beta: Rates, ``(heads, n)``.
-        alpha: Decays, ``(heads, n)``.
+        beta: Rate :math:`\beta_t`, ``(heads, n)``: the fraction of the stored value that is
+            replaced by the new one.
+        alpha: Decay :math:`\alpha_t` of the whole state, ``(heads, n)``.
 
     Returns:
         Outputs ``(heads, n, d_v)`` and the last state ``(heads, d, d_v)``, float64.

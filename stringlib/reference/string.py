@@ -1,6 +1,7 @@
-"""One rotation from generators, as LieRE prints it, and from circulant ones by FFT.
+"""Reference implementations of rotations from generators: LieRE, and Circulant-STRING by FFT.
 
-``coefficients`` are first columns throughout.
+``coefficients`` are the first columns of circulant matrices C, from which Circulant-STRING makes
+its generators C − Cᵀ.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from stringlib.reference.ladder import encode_by_half_spectrum
 
 
 def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
-    r"""Return :math:`R(r) = \exp(\sum_i r_i A_i)`, equation :eq:`eq-universal-liere`.
+    r"""Return LieRE's rotations :math:`R(r) = \exp(\sum_i r_i A_i)`, :eq:`eq-universal-liere`.
 
-    With commuting generators this is a STRING. Otherwise :math:`R(a)^\top R(b)` is not
-    :math:`R(b-a)`, and a score depends on more than the distance.
+    If the generators commute, the encoder is a STRING. Otherwise :math:`R(a)^\top R(b)` is in
+    general not :math:`R(b-a)`, and a score depends on more than the difference of the positions.
 
     Args:
-        positions: r, ``(seq, coord_dim)``.
-        generators: Skew-symmetric :math:`A_i`, ``(coord_dim, d, d)``.
+        positions: Position r of each token, ``(seq, coord_dim)``.
+        generators: Skew-symmetric generator :math:`A_i` of each coordinate, ``(coord_dim, d, d)``.
 
     Returns:
-        float64, ``(seq, d, d)``.
+        R(r) of each token: float64, ``(seq, d, d)``.
 
     Raises:
         ValueError: If there is not one generator for each coordinate.
@@ -40,18 +41,21 @@ def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
         exponent = torch.zeros(generators.shape[1:], dtype=torch.float64)
         for i in range(len(generators)):
             exponent = exponent + r[i] * generators[i].double()
-        # twice: torch 2.13 exponentiates a single small matrix to 1e-10 only, a batch to 1e-15
+        # a batch of two equal matrices, because torch 2.13 exponentiates a single small matrix
+        # with an error of 1e-10, and a batch with an error of 1e-15
         matrices[n] = torch.matrix_exp(torch.stack([exponent, exponent]))[0]
     return matrices
 
 
 def liere_first_error(a: Tensor, b: Tensor, generators: Tensor) -> Tensor:
-    r"""Return the leading term of :math:`R(a)^\top R(b) - R(b-a)`, :eq:`eq-universal-area`.
+    r"""Return the leading term of LieRE's deviation from relative scores, :eq:`eq-universal-area`.
+
+    The deviation is :math:`R(a)^\top R(b) - R(b-a)`. It is 0 if the generators commute.
 
     Args:
         a: Position of the query, ``(coord_dim,)``.
         b: Position of the key, ``(coord_dim,)``.
-        generators: Skew-symmetric :math:`A_i`, ``(coord_dim, d, d)``.
+        generators: Skew-symmetric generator :math:`A_i` of each coordinate, ``(coord_dim, d, d)``.
 
     Returns:
         :math:`-\frac12 \sum_{i<j} (a_i b_j - a_j b_i)\,[A_i, A_j]`: float64, ``(d, d)``.
@@ -74,26 +78,32 @@ def _require_coordinates(positions: Tensor, coefficients: Tensor) -> None:
 
 
 def get_eigenvalues(coefficients: Tensor) -> Tensor:
-    r"""Return the eigenvalues of :math:`L = C - C^\top`, equation :eq:`eq-circulant-generator`.
+    r"""Return the eigenvalues of the generator :math:`L = C - C^\top`.
+
+    Equation :eq:`eq-circulant-generator`.
 
     Args:
-        coefficients: The first column of C, ``(..., d)``.
+        coefficients: First column c of the circulant matrix C, ``(..., d)``.
 
     Returns:
-        :math:`\mu = \mathrm{FFT}(c) - \overline{\mathrm{FFT}(c)}`, purely imaginary,
-        complex128, ``(..., d)``.
+        The eigenvalues :math:`\mu = \mathrm{FFT}(c) - \overline{\mathrm{FFT}(c)}`, which are
+        purely imaginary: complex128, ``(..., d)``.
     """
     eigenvalues = torch.fft.fft(coefficients.double())
     return eigenvalues - torch.conj(eigenvalues)
 
 
 def circulant_string_rotate(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Apply :math:`\exp(\sum_k r_k L_k)` by FFT, equation :eq:`eq-circulant-fft`.
+    r"""Rotate each token by Circulant-STRING, :math:`\exp(\sum_k r_k L_k)\,x`, with two FFTs.
+
+    The generators :math:`L_k = C_k - C_k^\top` are circulant, so the Fourier transform
+    diagonalises the rotation, equation :eq:`eq-circulant-fft`.
 
     Args:
-        x: ``(..., heads, seq, d)``.
-        positions: ``(seq, coord_dim)``.
-        coefficients: First columns, ``(heads, coord_dim, d)``.
+        x: Queries or keys, ``(..., heads, seq, d)``.
+        positions: Position r of each token, ``(seq, coord_dim)``.
+        coefficients: First columns of the circulant matrices :math:`C_k`,
+            ``(heads, coord_dim, d)``.
 
     Returns:
         float64, of the shape of ``x``.
@@ -111,14 +121,17 @@ def circulant_string_rotate(x: Tensor, positions: Tensor, coefficients: Tensor) 
 
 
 def circulant_string_matrix(positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Return :math:`\exp(\sum_k r_k (C_k - C_k^\top))` entry by entry, then ``matrix_exp``.
+    r"""Return the rotation matrices of Circulant-STRING, :math:`\exp(\sum_k r_k (C_k - C_k^\top))`.
+
+    The generators are filled entry by entry; ``torch.matrix_exp`` then gives the rotations.
 
     Args:
-        positions: ``(seq, coord_dim)``.
-        coefficients: First columns, ``(heads, coord_dim, d)``.
+        positions: Position r of each token, ``(seq, coord_dim)``.
+        coefficients: First columns of the circulant matrices :math:`C_k`,
+            ``(heads, coord_dim, d)``.
 
     Returns:
-        float64, ``(heads, seq, d, d)``.
+        One rotation per head and token: float64, ``(heads, seq, d, d)``.
 
     Source:
         Schenck et al. 2025, equation 11.
@@ -133,17 +146,21 @@ def circulant_string_matrix(positions: Tensor, coefficients: Tensor) -> Tensor:
 
 
 def parseval_logits(q: Tensor, k: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Return the logits from half spectra, without an inverse FFT, :eq:`eq-circulant-parseval`.
+    r"""Return the logits of Circulant-STRING without an inverse FFT, :eq:`eq-circulant-parseval`.
+
+    By Parseval's theorem the inner product of a rotated query and a rotated key is
+    :math:`\frac1d \sum_{j \le d/2} w_j \operatorname{Re}(\overline{Q_j} K_j)`. Here :math:`Q_j`
+    and :math:`K_j` are their Fourier coefficients, :math:`w_0 = w_{d/2} = 1`, and all other
+    :math:`w_j` are 2.
 
     Args:
         q: Queries, ``(heads, seq, d)``.
         k: Keys, ``(heads, seq, d)``.
-        positions: ``(seq, coord_dim)``.
-        coefficients: First columns, ``(heads, coord_dim, d)``.
+        positions: Position of each token, ``(seq, coord_dim)``.
+        coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
 
     Returns:
-        :math:`\frac1d \sum_{j \le d/2} w_j \operatorname{Re}(\overline{Q_j} K_j)` with
-        :math:`w_0 = w_{d/2} = 1` and 2 elsewhere: float64, ``(heads, seq, seq)``.
+        The logits, not divided by :math:`\sqrt d`: float64, ``(heads, seq, seq)``.
     """
     _require_coordinates(positions, coefficients)
     half_q, half_k = (encode_by_half_spectrum(x.double(), positions, coefficients) for x in (q, k))

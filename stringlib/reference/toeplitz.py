@@ -1,4 +1,4 @@
-"""Kernelised attention with a bias for every offset, as printed: sums, and products by FFT."""
+"""Reference implementations of linear attention with a bias per offset: by sums, and by FFT."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from stringlib.reference.linear import linear_attention
 
 
 def toeplitz_matrix(c: Tensor) -> Tensor:
-    r"""Return :math:`C_{ij} = c_{j-i}`, entry by entry, equation :eq:`eq-toeplitz-matrix`.
+    r"""Return the Toeplitz matrix :math:`C_{ij} = c_{j-i}`, equation :eq:`eq-toeplitz-matrix`.
 
     Args:
-        c: :math:`c_{1-n}, \dots, c_{n-1}`, ``(2n - 1,)``.
+        c: One number per offset, :math:`c_{1-n}, \dots, c_{n-1}`, ``(2n - 1,)``.
 
     Returns:
-        ``(n, n)``, in the dtype of ``c``.
+        C: ``(n, n)``, in the dtype of ``c``.
     """
     n = (len(c) + 1) // 2
     matrix = torch.zeros(n, n, dtype=c.dtype)
@@ -26,17 +26,19 @@ def toeplitz_matrix(c: Tensor) -> Tensor:
 
 
 def fft_toeplitz_matmul(c: Tensor, x: Tensor) -> Tensor:
-    r"""Return :math:`Cx` by a circulant matrix of size 2n, equation :eq:`eq-toeplitz-fft`.
+    r"""Return the product :math:`Cx` with a Toeplitz matrix C, by FFT, :eq:`eq-toeplitz-fft`.
 
-    The circulant's first column is :math:`[c_0, c_{-1}, \dots, c_{1-n}, 0, c_{n-1}, \dots, c_1]`.
-    Computed in the dtype of the arguments, so that the error of each can be seen.
+    C is the upper left block of a circulant matrix of size 2n, with the first column
+    :math:`[c_0, c_{-1}, \dots, c_{1-n}, 0, c_{n-1}, \dots, c_1]`. Everything is computed in the
+    dtype of the arguments, which makes the rounding errors of each dtype measurable.
 
     Args:
-        c: ``(2n - 1,)`` or ``(..., 2n - 1)``; :math:`c_{j-i}` at index :math:`(j - i) + n - 1`.
+        c: One number per offset, :math:`c_{j-i}` at index :math:`(j - i) + n - 1`,
+            ``(2n - 1,)`` or ``(..., 2n - 1)``.
         x: ``(n, d)`` or ``(..., n, d)``.
 
     Returns:
-        ``(..., n, d)``.
+        Cx: ``(..., n, d)``.
 
     Source:
         Luo et al. 2021, section 3.2; Gray 2006.
@@ -51,25 +53,28 @@ def fft_toeplitz_matmul(c: Tensor, x: Tensor) -> Tensor:
 
 
 def nprf_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    r"""Return attention by algorithm 1: all n × m × d products at once, then FFTs.
+    r"""Return linear attention with a bias per offset by the published algorithm, with FFTs.
 
-    Equation :eq:`eq-toeplitz-algorithm`. The algorithm prints :math:`C\,(K'^\top V)`, whose shapes
-    do not fit; what fits is one product for each feature and channel.
+    The algorithm stores all n × m × d products of a feature of a key and a channel of its value,
+    and multiplies them by the Toeplitz matrix C of :math:`e^{b_{j-i}}`, equation
+    :eq:`eq-toeplitz-algorithm`. The paper prints :math:`C\,(K'^\top V)`, in which the shapes do
+    not fit. Here C multiplies one vector of n numbers for each feature and channel.
 
     Args:
         phi_q: Features of the queries, ``(n, m)`` or ``(..., n, m)``.
         phi_k: Features of the keys, of the same shape.
-        v: ``(n, d)`` or ``(..., n, d)``.
-        bias: :math:`b_{j-i}` at index :math:`(j - i) + n - 1`, ``(2n - 1,)`` or ``(..., 2n - 1)``.
+        v: Values, ``(n, d)`` or ``(..., n, d)``.
+        bias: One bias per offset, :math:`b_{j-i}` at index :math:`(j - i) + n - 1`,
+            ``(2n - 1,)`` or ``(..., 2n - 1)``.
 
     Returns:
-        ``(..., n, d)``, in the dtype of the arguments.
+        Outputs of the queries: ``(..., n, d)``, in the dtype of the arguments.
 
     Source:
         Luo et al. 2021, algorithm 1.
     """
     c = torch.exp(bias)
-    a1 = phi_k.unsqueeze(-1) * v.unsqueeze(-2)  # (..., n, m, d): one outer product a token
+    a1 = phi_k.unsqueeze(-1) * v.unsqueeze(-2)  # (..., n, m, d): one outer product per token
     a2 = phi_k
     d1 = fft_toeplitz_matmul(c, a1.flatten(-2)).unflatten(-1, a1.shape[-2:])
     d2 = fft_toeplitz_matmul(c, a2)
@@ -81,17 +86,20 @@ def nprf_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor) -> Ten
 def toeplitz_attention(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor, causal: bool = False
 ) -> Tensor:
-    r"""Return attention sum by sum, equation :eq:`eq-toeplitz-attention`.
+    r"""Return linear attention with the weight :math:`e^{b_{j-i}}`, by sums over all pairs.
+
+    Equation :eq:`eq-toeplitz-attention`.
 
     Args:
         phi_q: Features of the queries, ``(n, m)``.
         phi_k: Features of the keys, ``(n, m)``.
-        v: ``(n, d)``.
-        bias: ``(2n - 1,)``.
-        causal: Whether query i sees the keys 0 … i only.
+        v: Values, ``(n, d)``.
+        bias: One bias per offset, :math:`b_{j-i}` at index :math:`(j - i) + n - 1`,
+            ``(2n - 1,)``.
+        causal: If True, query i attends only to the keys 0 … i. Default: False.
 
     Returns:
-        float64, ``(n, d)``.
+        Outputs of the queries: float64, ``(n, d)``.
 
     Source:
         Luo et al. 2021, equation of section 3.1.
@@ -101,13 +109,16 @@ def toeplitz_attention(
 
 
 def grid_toeplitz_matrix(c: Tensor) -> Tensor:
-    r"""Return :math:`C` on a grid, pair by pair: ``c[h - 1 + rows, w - 1 + columns]``.
+    r"""Return the matrix C whose entries depend on the offset of two tokens of an h × w grid.
+
+    For two tokens that are ``rows`` rows and ``columns`` columns apart, the entry is
+    ``c[h - 1 + rows, w - 1 + columns]``.
 
     Args:
-        c: One number for each offset in rows and columns, ``(2h - 1, 2w - 1)``.
+        c: One number per offset in rows and columns, ``(2h - 1, 2w - 1)``.
 
     Returns:
-        ``(hw, hw)``, tokens numbered row by row.
+        C: ``(hw, hw)``, in the dtype of ``c``. Tokens are numbered row by row.
     """
     h, w = (c.shape[0] + 1) // 2, (c.shape[1] + 1) // 2
     matrix = torch.zeros(h * w, h * w, dtype=c.dtype)

@@ -1,8 +1,9 @@
-"""The contract that every part of this package keeps, for parts of one's own.
+"""Checks for your own encoders, biases, feature maps and position weights.
 
-Each check takes what makes a part, holds it to all properties of its kind in every mode in which
-PyTorch runs a function, and raises an ``AssertionError`` that says in words which do not hold and
-by how much. They need PyTorch alone.
+Each check takes a function (or class) that makes such a part, and tests all properties that parts
+of this kind have in this package: the contract. Every property is tested in all modes in which
+PyTorch runs a function, such as compiled or under ``vmap``. An ``AssertionError`` lists the
+properties that do not hold, with the size of each error. The checks need no library but PyTorch.
 
 Example:
     >>> from stringlib import CosineWeight, ELUFeatures

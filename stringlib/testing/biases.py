@@ -1,4 +1,4 @@
-"""What every bias of softmax attention must hold."""
+"""Contract of relative biases: the properties that every bias of softmax attention must have."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from stringlib.testing.modes import EAGER, Mode
 from stringlib.testing.modules import Held, holds_of_modules
 
 Make = Callable[..., RelativeBias]
-"""``make(dtype)`` → the bias, the same each time."""
+"""Function that returns the bias: ``make(dtype)``, with the same parameters at each call."""
 
 BIAS = Contract()
 
 
 def of_tokens(bias: RelativeBias) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the bias as a function of queries and keys, whose numbers alone count."""
+    """Return the bias as a function of queries and keys, of which only the numbers are used."""
     return lambda q, k: bias(q.shape[-2], k.shape[-2])
 
 
 def tokens(n: int) -> Tensor:
-    """Return so many tokens."""
+    """Return a tensor with n tokens, ``(2, n, 3)``."""
     return torch.zeros(2, n, 3, dtype=torch.float64)
 
 
 @BIAS.holds()
 def a_bias_depends_on_the_distance_alone(make: Make, run: Mode) -> None:
-    """So that an offset takes rows of a larger one, and ``at`` says them all."""
+    """Check that the bias is a Toeplitz matrix, and that ``offset`` and ``at`` agree with it."""
     bias = make()
     whole = run(of_tokens(bias), tokens(40), tokens(40))
     shape = (bias.heads, 40, 40)
     true(whole.shape == shape, f"the bias must have shape {shape}, got {tuple(whole.shape)}")
-    limit = 1e-14 * (1 + whole.abs().max().item())  # powers by vector differ in the last bit
+    limit = 1e-14 * (1 + whole.abs().max().item())  # vectorised powers differ in the last bit
     close(whole[:, 1:, 1:], whole[:, :-1, :-1], limit, "a bias one step further")
     close(bias(1, 40, offset=39), whole[:, 39:], limit, "a row by its offset")
     close(bias(3, 170, offset=-7)[..., :40], bias(3, 40, offset=-7), limit, "more keys")
@@ -61,7 +61,7 @@ def gradients_are_those_of_each_distance(make: Make, run: Mode) -> None:
 
 
 @BIAS.holds()
-def the_dtype_is_that_of_the_module_and_rounded_once(make: Make, run: Mode) -> None:
+def biases_have_the_dtype_of_the_module_and_are_rounded_once(make: Make, run: Mode) -> None:
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         bias = make(dtype)
         exact = copy.deepcopy(bias).double()(9, 20)
@@ -89,7 +89,7 @@ def any_number_of_tokens(make: Make, run: Mode) -> None:
 
 
 def all_of(bias: RelativeBias, q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
-    """Return all that a bias gives."""
+    """Return the results of all methods of a bias."""
     return bias(q.shape[-2], k.shape[-2]), bias.at(torch.arange(5, device=q.device))
 
 
@@ -97,7 +97,7 @@ holds_of_modules(BIAS, lambda make: Held(make, all_of, (tokens(7), tokens(9))))
 
 
 @BIAS.holds()
-def bad_numbers_are_named(make: Make, run: Mode) -> None:
+def bad_numbers_are_refused_by_name(make: Make, run: Mode) -> None:
     bias = make()
     refused(bias, -1, 3, words="num_queries")
     refused(bias, 3, 1.5, error=TypeError, words="num_keys")

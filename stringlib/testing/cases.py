@@ -1,4 +1,4 @@
-"""What a contract has to know of a part of one's own: how it is made, and in which shapes."""
+"""Find out what a contract has to know about your own part: how it is made, and in which shapes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,25 @@ from stringlib.testing.weights import Weighted, inputs
 Make = Callable[..., Any]
 
 SHAPES = ((8, 1, 1), (6, 1, 3), (8, 2, 2))
-"""head_dim, coord_dim and heads of the encoders of the contract."""
+"""``(head_dim, coord_dim, heads)`` of the encoders that are checked."""
 LAYER = {"dim": 12, "heads": 3, "features": 4}
-"""What a layer tells the constructor of its weight."""
+"""Arguments that a layer passes to the constructor of its position weight."""
 LENGTHS = tuple(range(1, 101))
+"""Numbers of tokens that are tried with a position weight."""
 
 
 def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
-    """Return name → ``make(dtype)`` of an encoder, in each shape that it takes.
+    """Return the cases of an encoder, one per shape that it accepts.
+
+    Args:
+        make: As for :func:`~stringlib.testing.check_encoder`.
+
+    Returns:
+        For the name of each case, a function ``make(dtype)`` that returns the encoder.
 
     Raises:
-        TypeError: If it is neither a rotary encoder nor a bias.
-        ValueError: If it takes none of the shapes.
+        TypeError: If ``make`` returns neither a rotary encoder nor a bias.
+        ValueError: If ``make`` accepts none of the shapes.
     """
     if _takes_nothing(make):
         one = make()
@@ -47,9 +54,9 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
         def build(shape: tuple[int, int, int] = shape) -> Any:
             head_dim, coord_dim, heads = shape
             names = inspect.signature(make).parameters
-            if {"coord_dim", "heads"} <= names.keys():  # the order of its own
+            if {"coord_dim", "heads"} <= names.keys():  # in any order
                 return make(head_dim, coord_dim=coord_dim, heads=heads)
-            if "heads" in names:  # of one coordinate
+            if "heads" in names:  # an encoder for one coordinate only
                 if coord_dim != 1:
                     raise ValueError(f"coord_dim must be 1, got {coord_dim}")
                 return make(head_dim, heads=heads)
@@ -57,7 +64,7 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
 
         try:
             one = build()
-        except ValueError as raised:  # one coordinate alone, for instance
+        except ValueError as raised:  # for example, an encoder for one coordinate only
             error = raised
             continue
         require("what make returns", one, RotaryEncoder | RelativeBias)
@@ -70,10 +77,16 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
 
 
 def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
-    """Return name → ``make(dtype)`` of a bias.
+    """Return the case of a bias.
+
+    Args:
+        make: As for :func:`~stringlib.testing.check_bias`.
+
+    Returns:
+        For the name of the case, a function ``make(dtype)`` that returns the bias.
 
     Raises:
-        TypeError: If it is no bias.
+        TypeError: If ``make`` does not return a bias.
     """
     tried = {"": make} if _takes_nothing(make) else {" of 3 heads": lambda: make(3)}
     require("what make returns", next(iter(tried.values()))(), RelativeBias)
@@ -83,9 +96,12 @@ def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
 def feature_case(make: Make) -> tuple[str, Mapped]:
     """Return name and case of a feature map.
 
+    Args:
+        make: As for :func:`~stringlib.testing.check_feature_map`.
+
     Raises:
-        TypeError: If it is no feature map.
-        ValueError: If it takes no number of channels that is tried.
+        TypeError: If ``make`` does not return a feature map.
+        ValueError: If the map accepts none of the numbers of channels that are tried.
     """
     require("make", make, Callable)
 
@@ -116,9 +132,12 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
 def weight_case(make: Make) -> tuple[str, Weighted]:
     """Return name and case of a position weight.
 
+    Args:
+        make: As for :func:`~stringlib.testing.check_weight`.
+
     Raises:
-        TypeError: If it is no position weight.
-        ValueError: If it takes no sequence that is tried.
+        TypeError: If ``make`` does not return a position weight.
+        ValueError: If the weight accepts none of the numbers of tokens and heads that are tried.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -131,7 +150,7 @@ def weight_case(make: Make) -> tuple[str, Weighted]:
 
 
 def _reading(weight: PositionWeight) -> Weighted:
-    """Return the case of a weight that the tokens of a layer decide."""
+    """Return the case of a data-dependent weight, which is computed from the tokens of a layer."""
 
     def draw(batch: tuple[int, ...], n: int, generator: torch.Generator) -> Tensor:
         return torch.randn(*batch, n, LAYER["dim"], generator=generator, dtype=torch.float64)
@@ -161,7 +180,7 @@ def _plain(weight: PositionWeight) -> Weighted:
             f"make must return a weight of up to 8 heads for 1 to {max(LENGTHS)} tokens, "
             f"got a {type(weight).__name__} that has no sums for them"
         )
-    far = 16384 if weight.has_state else 1024  # without factors all pairs are in memory at once
+    far = 16384 if weight.has_state else 1024  # without a state all pairs are in memory at once
     return Weighted(
         draw=None,
         build=lambda x, n, start: weight,
@@ -177,7 +196,13 @@ def _plain(weight: PositionWeight) -> Weighted:
 
 
 def _told(weight: PositionWeight, heads: int, n: int) -> dict[str, Any]:
-    """Return what a weight says of itself, or does."""
+    """Return fields of :class:`Weighted` that are found from a weight, or by trying what it does.
+
+    Args:
+        weight: The weight.
+        heads: Number of heads.
+        n: Number of tokens with which it is tried.
+    """
     causal = [way for way in (False, True) if _sums(weight, heads, n, causal=way)]
     names = ("parallel", "recurrent", "chunk", "fft")
     return {
@@ -190,13 +215,16 @@ def _told(weight: PositionWeight, heads: int, n: int) -> dict[str, Any]:
 
 
 def _sums(weight: PositionWeight, heads: int, n: int, **options: Any) -> bool:
-    """Return whether it has sums for so many tokens."""
+    """Return whether a weight can compute its sums for this number of heads and tokens."""
     options = {"causal": weight.causal_only, **options}
     return _works(lambda: weight.sums(*inputs(n, heads=heads), **options))
 
 
 def _matrix(weight: PositionWeight, n: int) -> Tensor | None:
-    """Return the dense matrix, or None if a pair depends on what is between."""
+    """Return the n × n matrix of a weight, or None if it has none.
+
+    A weight has no matrix if the weight of a pair depends on the tokens between them.
+    """
     try:
         return weight.matrix(n, n)
     except ValueError:
@@ -212,14 +240,17 @@ def _works(call: Callable[[], Any]) -> bool:
 
 
 def of_dtype(build: Make) -> Make:
-    """Return ``make(dtype)``: the same module each time, with parameters of order one."""
+    """Return a function ``make(dtype)`` that builds a module, always with the same parameters.
+
+    Random numbers, of norm about 1 per row, are added to the initial values of the parameters.
+    """
 
     def make(dtype: torch.dtype = torch.float64) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             module: nn.Module = build().to(dtype)
             with torch.no_grad():
-                for parameter in module.parameters():  # not what it starts as
+                for parameter in module.parameters():  # initial values may be special, such as 0
                     size = max(1, parameter.shape[-1]) ** -0.5
                     parameter.add_(torch.randn_like(parameter), alpha=size)
         return module
@@ -232,7 +263,7 @@ def _is_bias(make: object) -> bool:
 
 
 def _takes_nothing(make: Make) -> bool:
-    """Return whether it can be called without an argument."""
+    """Return whether ``make`` can be called without arguments."""
     require("make", make, Callable)
     try:
         inspect.signature(make).bind()

@@ -1,4 +1,4 @@
-"""Checks of a part of one's own: each raises unless it keeps the contract of its kind."""
+"""Checks of your own parts: each raises an error if a part breaks the contract of its kind."""
 
 from __future__ import annotations
 
@@ -25,25 +25,30 @@ NAMES = tuple(mode.name for mode in MODES)
 
 
 def check_encoder(make: Make, *, modes: Iterable[str] | None = None) -> None:
-    """Raise unless an encoder of one's own keeps the contract.
+    """Check that your own encoder keeps the contract of encoders.
 
-    That of a rotary encoder: scores see differences of positions alone, norms stay, gradients are
-    right, it folds, moves, loads and compiles. A bias, which a layer takes as its encoder too, is
-    held to the contract of biases.
+    For a rotary encoder: scores depend on positions only through their differences, norms do not
+    change, gradients are right, and the encoder can be folded, moved, loaded and compiled. A
+    relative bias, which a layer also accepts as its encoder, is checked by the contract of biases.
 
     Args:
-        make: Returns the encoder: without arguments, or, as an entry of
-            :data:`~stringlib.encoders.registry.ENCODERS`, of ``(head_dim, coord_dim, heads)``. Then
-            the shapes (8, 1, 1), (6, 1, 3) and (8, 2, 2) are checked, those that it takes.
-        modes: Ways to run it: ``"eager"``, ``"blind"`` (no value is looked at, as on a GPU),
-            ``"compiled"``, ``"exported"`` and ``"batched"`` (``torch.func.vmap``). If omitted, all
-            of them, compiled and exported with the properties from which the others follow:
-            values and gradients for any number of tokens. All properties take minutes there.
+        make: Function or class that returns the encoder. It is called without arguments if
+            possible. Otherwise it is called like an entry of
+            :data:`~stringlib.encoders.registry.ENCODERS`, with ``(head_dim, coord_dim, heads)``
+            equal to (8, 1, 1), (6, 1, 3) and (8, 2, 2). Shapes for which it raises ``ValueError``
+            are skipped.
+        modes: Modes in which the encoder is run: ``"eager"``, ``"blind"`` (reading values of a
+            tensor is an error, because on a GPU it would wait for the device), ``"compiled"``,
+            ``"exported"`` and ``"batched"`` (``torch.func.vmap``). Default: all modes, but
+            compiled and exported only with the core properties, values and gradients for any
+            number of tokens. The other properties mostly follow from these, and would take minutes
+            in these two modes.
 
     Raises:
-        AssertionError: If a property does not hold: each in a line, with how much it is off.
+        AssertionError: If a property does not hold. The message has one line per violated property,
+            with the size of the error.
         TypeError: If ``make`` does not return an encoder.
-        ValueError: If a mode is unknown.
+        ValueError: If a mode is unknown, or ``make`` accepts none of the shapes.
     """
     for name, case in encoder_cases(make).items():
         contract = BIAS if isinstance(case(), RelativeBias) else ENCODER
@@ -51,50 +56,63 @@ def check_encoder(make: Make, *, modes: Iterable[str] | None = None) -> None:
 
 
 def check_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
-    """Raise unless a bias of one's own keeps the contract.
+    """Check that your own relative bias keeps the contract of biases.
 
     Args:
-        make: Returns the bias: without arguments, or of a number of heads.
+        make: Function or class that returns the bias. It is called without arguments if possible,
+            otherwise with the number of heads, 3.
         modes: As for :func:`check_encoder`.
+
+    Raises:
+        AssertionError: If a property does not hold.
+        TypeError: If ``make`` does not return a bias.
+        ValueError: If a mode is unknown.
     """
     for name, case in bias_cases(make).items():
         _check(BIAS, case, name, modes)
 
 
 def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None:
-    """Raise unless a feature map of one's own keeps the contract.
+    """Check that your own feature map keeps the contract of feature maps.
 
-    Features have the sign and shape that the map says, see no later token, are rounded once, and
-    their gradients are right.
+    Features have the sign and shape that the attributes of the map state, do not depend on later
+    tokens, are rounded only once in half precision, and have the right gradients.
 
     Args:
-        make: Returns the map: without arguments, or, as an entry of
-            :data:`~stringlib.attention.registry.FEATURES`, of what it names of ``head_dim`` and
-            ``heads``.
+        make: Function or class that returns the map. Like an entry of
+            :data:`~stringlib.attention.registry.FEATURES`, it is called with those of the
+            arguments ``head_dim`` and ``heads`` that occur in its signature.
         modes: As for :func:`check_encoder`.
 
     Raises:
-        ValueError: If the map takes no heads of 4, 5, 6, 8, 16, 32 or 64 channels.
+        AssertionError: If a property does not hold.
+        TypeError: If ``make`` does not return a feature map.
+        ValueError: If a mode is unknown, or the map accepts no heads of 4, 5, 6, 8, 16, 32 or 64
+            channels.
     """
     name, case = feature_case(make)
     _check(FEATURE_MAP, case, name, modes)
 
 
 def check_weight(make: Make, *, modes: Iterable[str] | None = None) -> None:
-    """Raise unless a position weight of one's own keeps the contract.
+    """Check that your own position weight keeps the contract of position weights.
 
-    Every way to its sums equals its matrix, gradients are right, a causal sum sees no later token,
-    a state is all that later tokens need. A weight without a matrix, whose pairs depend on what is
-    between, is compared with its own sums token by token.
+    All algorithms for its sums agree with its matrix, gradients are right, causal sums do not
+    depend on later tokens, and later tokens can be computed from the state alone. A weight has no
+    matrix if the weight of a pair depends on the tokens between them, as for a delta rule. Its sums
+    are then compared with those that it computes token by token.
 
     Args:
-        make: Returns the weight: without arguments, or, as an entry of
-            :data:`~stringlib.attention.registry.WEIGHTS`, of what it names of ``dim``, ``heads``
-            and ``features``.
+        make: Function or class that returns the weight. Like an entry of
+            :data:`~stringlib.attention.registry.WEIGHTS`, it is called with those of the arguments
+            ``dim``, ``heads`` and ``features`` that occur in its signature.
         modes: As for :func:`check_encoder`.
 
     Raises:
-        ValueError: If the weight takes no sequence that is tried.
+        AssertionError: If a property does not hold.
+        TypeError: If ``make`` does not return a position weight.
+        ValueError: If a mode is unknown, or the weight has no sums for up to 8 heads and 1 to 100
+            tokens.
     """
     name, case = weight_case(make)
     _check(WEIGHT, case, name, modes)

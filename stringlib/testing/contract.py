@@ -1,4 +1,4 @@
-"""A contract: properties that say in an ``AssertionError`` what fails, and by how much."""
+"""A contract is a list of properties; an ``AssertionError`` says which fail, and by how much."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ class Property(NamedTuple):
     """One property of a contract.
 
     Attributes:
-        words: What holds, a sentence.
-        check: ``check(case, run)`` raises if it does not: ``run`` is the
-            :class:`~stringlib.testing.modes.Mode` in which everything is computed.
-        proves: Ids of the book's equations that it proves in float64.
-        core: Whether it says that a mode gives what eager mode gives, for any size and with
-            gradients: from which the others follow, where they are too dear to be run.
+        words: Sentence that states the property, for messages.
+        check: Function that raises an error if the property does not hold. It is called as
+            ``check(case, run)``, where ``run`` is the :class:`~stringlib.testing.modes.Mode` in
+            which everything is computed.
+        proves: Ids of equations of the book that the property checks in float64.
+        core: Whether the property is also checked in modes that are slow to prepare. Core
+            properties say that a mode gives the values and gradients of eager mode, for any size.
+            Together with the other properties in eager mode they make it likely that those hold
+            too.
     """
 
     words: str
@@ -30,10 +33,10 @@ class Property(NamedTuple):
 
 
 class Contract:
-    """Properties in the order in which they were written.
+    """Properties that parts of one kind have, in the order in which they were defined.
 
-    Used as a decorator, ``@CONTRACT.holds("eq-relative")``, it takes the name of the function as
-    the sentence.
+    The decorator ``@CONTRACT.holds("eq-relative")`` adds a function as a property. The name of the
+    function is the sentence that states the property.
     """
 
     def __init__(self) -> None:
@@ -45,8 +48,8 @@ class Contract:
         """Return a decorator that adds a property.
 
         Args:
-            *proves: Ids of equations of the book.
-            core: As in :class:`Property`.
+            *proves: Ids of equations of the book that the property checks.
+            core: As in :class:`Property`. Default: False.
         """
 
         def add(check: Callable[[Any, Mode], None]) -> Callable[..., None]:
@@ -60,13 +63,14 @@ class Contract:
         """Check every property in every mode.
 
         Args:
-            case: What the properties are of.
-            what: Its name, for the message.
-            modes: The modes; if omitted all, but of those that take seconds to prepare a function
-                only with the properties at the core.
+            case: The part to be checked, in the form that the properties of this contract expect.
+            what: Name of the part, for the message.
+            modes: The modes. Default: all. Modes that take seconds to prepare a function (compiled,
+                exported) then check core properties only.
 
         Raises:
-            AssertionError: If one does not hold: each that fails in a line of its own.
+            AssertionError: If a property does not hold. The message has one line for each property
+                and mode that fail.
         """
         broken, count = [], 0
         for property in self.properties:
@@ -77,7 +81,7 @@ class Contract:
                 try:
                     property.check(case, mode)
                 except NotImplementedError:
-                    continue  # it does not apply
+                    continue  # the property does not apply
                 except Exception as error:
                     said = str(error).partition("\n")[0] or type(error).__name__
                     kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
@@ -89,7 +93,14 @@ class Contract:
 
 
 def close(got: Tensor, want: Tensor, limit: float, what: str = "the result") -> None:
-    """Raise unless two tensors are close, of one shape and dtype, with NaN at the same places."""
+    """Raise unless two tensors have equal shape, dtype and NaNs, and are close elsewhere.
+
+    Args:
+        got: The result.
+        want: The expected result.
+        limit: Largest absolute difference that is allowed. Equal infinities have none.
+        what: Name of the result, for the message.
+    """
     for attribute in ("shape", "dtype"):
         a, b = getattr(got, attribute), getattr(want, attribute)
         if a != b:
@@ -102,20 +113,28 @@ def close(got: Tensor, want: Tensor, limit: float, what: str = "the result") -> 
 
 
 def each_close(got: Iterable[Tensor], want: Iterable[Tensor], limit: float, what: str) -> None:
-    """Raise unless each tensor is close to its own; the limit grows with numbers above 1."""
+    """Raise unless each tensor is close to its expected value, as in :func:`close`.
+
+    ``limit`` is multiplied by the largest expected number of the tensor, if that exceeds 1.
+    """
     for a, b in zip(got, want, strict=True):
         largest = b.detach().abs().max().item() if b.numel() else 0.0
         close(a, b, limit * max(1.0, largest), what)
 
 
 def small(error: float, limit: float, what: str) -> None:
-    """Raise unless an error is at most its limit; NaN is not."""
+    """Raise if an error exceeds its limit or is NaN."""
     if not error <= limit:
         raise AssertionError(f"{what} is off by {error:.1e}, at most {limit:.0e} is allowed")
 
 
 def derives_both_ways(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
-    """Raise unless the derivative forwards is that backwards: ⟨g, J t⟩ is ⟨Jᵀ g, t⟩."""
+    """Raise unless forward and backward differentiation agree: ⟨g, J t⟩ = ⟨Jᵀ g, t⟩.
+
+    Args:
+        function: Function of one tensor.
+        x: Argument at which the derivatives are taken.
+    """
     x = x.detach()
     tangent = torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view_as(x)
     forwards: Any = torch.func.jvp(function, (x,), (tangent,))
@@ -128,7 +147,7 @@ def derives_both_ways(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
 
 
 def true(holds: object, what: str) -> None:
-    """Raise unless something holds."""
+    """Raise an ``AssertionError`` with the message ``what`` unless ``holds`` is true."""
     if not holds:
         raise AssertionError(what)
 
@@ -139,13 +158,13 @@ def refused(
     error: type[Exception] = ValueError,
     words: str = "",
 ) -> None:
-    """Raise unless a call raises a named error.
+    """Raise unless a call raises the expected error.
 
     Args:
-        call: What has to refuse.
-        *arguments: What it is given.
-        error: What it has to raise.
-        words: What has to stand in the message, such as the name of the argument.
+        call: Function that has to reject its arguments.
+        *arguments: Arguments of the call.
+        error: Type of the expected error. Default: ``ValueError``.
+        words: Text that its message has to contain, such as the name of the argument.
     """
     try:
         call(*arguments)
@@ -159,7 +178,7 @@ def refused(
 
 
 def skip() -> None:
-    """Say that a property does not apply to this case.
+    """Skip a property, because it does not apply to this case.
 
     Raises:
         NotImplementedError: Always.

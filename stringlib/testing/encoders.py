@@ -1,4 +1,4 @@
-"""What every rotary encoder must hold, whatever its basis and frequencies."""
+"""Contract of rotary encoders: the properties that hold for every basis and all frequencies."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from stringlib.testing.modes import EAGER, Mode
 from stringlib.testing.modules import COPIES, Held, holds_of_modules
 
 Make = Callable[..., RotaryEncoder]
-"""``make(dtype)`` → the encoder, the same each time, with random parameters of order one."""
+"""Function that returns the encoder: ``make(dtype)``, with the same parameters at each call."""
 
 ENCODER = Contract()
 
 
 def heads_of(encoder: RotaryEncoder) -> int:
-    """Return a number of heads that the encoder accepts: its own, or any when it has one."""
+    """Return a number of heads that the encoder accepts: its own, or 4 if its ``heads`` is 1."""
     return 4 if encoder.heads == 1 else encoder.heads
 
 
@@ -42,7 +42,18 @@ def inputs(
     batch: tuple[int, ...] = (2,),
     dtype: torch.dtype = torch.float64,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return random q and k, and positions ``(seq, coord_dim)``."""
+    """Return random queries, keys and positions for an encoder.
+
+    Args:
+        encoder: The encoder.
+        seq: Number of tokens. Default: 6.
+        batch: Shape of the batch. Default: ``(2,)``.
+        dtype: Dtype of queries and keys; positions are float64. Default: float64.
+
+    Returns:
+        Queries and keys, ``(*batch, heads, seq, head_dim)`` each, and positions,
+        ``(seq, coord_dim)``.
+    """
     generator = torch.Generator().manual_seed(1)
     shape = (2, *batch, heads_of(encoder), seq, encoder.head_dim)
     q, k = torch.randn(shape, dtype=torch.float64, generator=generator).to(dtype)
@@ -51,7 +62,7 @@ def inputs(
 
 
 @ENCODER.holds("eq-relative")
-def shifting_every_position_leaves_the_scores(make: Make, run: Mode) -> None:
+def shifting_all_positions_does_not_change_the_scores(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder)
 
@@ -68,7 +79,7 @@ def shifting_every_position_leaves_the_scores(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds("eq-outer-basis")
-def each_head_has_the_scores_of_the_literal_rotation(make: Make, run: Mode) -> None:
+def each_head_has_the_scores_of_the_rotation_matrix(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder)
 
@@ -110,14 +121,14 @@ def rotations_are_orthogonal_and_keep_norms(make: Make, run: Mode) -> None:
     q, _, positions = inputs(encoder)
     matrices = run(encoder.matrix, positions)
     small(properties.orthogonality_error(matrices), 1e-12, "RᵀR − I")
-    turned = run(encoder.rotate, q, positions)
-    close(turned.norm(dim=-1), q.norm(dim=-1), 1e-12, "the norm of a turned vector")
+    rotated = run(encoder.rotate, q, positions)
+    close(rotated.norm(dim=-1), q.norm(dim=-1), 1e-12, "the norm of a rotated vector")
     determinants = torch.linalg.det(matrices)
     close(determinants, torch.ones_like(determinants), 1e-11, "the determinant of R")
 
 
 @ENCODER.holds("eq-group-law")
-def rotations_add_up_and_leave_the_origin(make: Make, run: Mode) -> None:
+def rotations_compose_and_are_the_identity_at_the_origin(make: Make, run: Mode) -> None:
     encoder = make()
     _, _, a = inputs(encoder)
     b = a.flip(0) * 1.7 - 3
@@ -145,7 +156,7 @@ def generators_are_skew_commute_and_exponentiate_to_the_rotation(make: Make, run
 
 @ENCODER.holds("eq-string")
 def basis_and_frequencies_rebuild_the_rotation(make: Make, run: Mode) -> None:
-    """R(r) = P RoPE(Ωr) Pᵀ, written out with trigonometric functions here."""
+    """Check that R(r) = P RoPE(Ωr) Pᵀ, with RoPE written out in sines and cosines."""
     encoder = make()
     _, _, positions = inputs(encoder)
     basis, frequencies, matrices = run(
@@ -169,24 +180,24 @@ def basis_and_frequencies_rebuild_the_rotation(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def rotate_is_the_matrix_and_a_call_leaves_the_outer_basis_out(make: Make, run: Mode) -> None:
+def rotate_multiplies_by_the_matrix_and_a_call_omits_the_outer_basis(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder)
-    turned, encoded_q, encoded_k = run(
+    rotated, encoded_q, encoded_k = run(
         lambda q, k, r: (encoder.rotate(q, r), *encoder(q, k, r)), q, k, positions
     )
     by_matrix = (encoder.matrix(positions) @ q[..., None])[..., 0]
-    close(turned, by_matrix, 1e-12, "rotate(x)")
+    close(rotated, by_matrix, 1e-12, "rotate(x)")
     close(encoded_k.norm(dim=-1), k.norm(dim=-1), 1e-12, "the norm of an encoded key")
     if type(encoder)._encode is not RotaryEncoder._encode:
-        return  # the literal definition leaves nothing out
+        return  # this encoder applies the whole matrix, including the outer basis
     outer = encoder.basis().expand(heads_of(encoder), -1, -1)
     back = torch.einsum("hij,bhnj->bhni", outer, encoded_q)
-    close(back, turned, 1e-12, "P times an encoded query")
+    close(back, rotated, 1e-12, "P times an encoded query")
 
 
 @ENCODER.holds("eq-fold")
-def folding_leaves_the_scores(make: Make, run: Mode) -> None:
+def folding_does_not_change_the_scores(make: Make, run: Mode) -> None:
     encoder = make()
     rows = heads_of(encoder) * encoder.head_dim
     generator = torch.Generator().manual_seed(2)
@@ -205,7 +216,7 @@ def folding_leaves_the_scores(make: Make, run: Mode) -> None:
     served = run(lambda *w: scores(folded, *map(encoder.fold, w)), w_q, w_k)
     error = properties.relative_logit_error(direct, served, projected(w_q), projected(w_k))
     small(error, 1e-11, "a score of the folded projections")
-    # a bias folds as one more column of the weight does
+    # folding a bias is like folding one more column of the weight
     close(encoder.fold(w_q[:, 0]), encoder.fold(w_q)[:, 0], 1e-12, "a folded bias")
     for dtype in (torch.float32, torch.bfloat16):
         narrow, exact = (encoder.fold(w.to(dtype)) for w in (w_q, w_q.to(dtype).double()))
@@ -216,7 +227,7 @@ def folding_leaves_the_scores(make: Make, run: Mode) -> None:
 def gradients_are_the_derivatives(make: Make, run: Mode) -> None:
     encoder = make()
     if encoder.head_dim > 16:
-        skip()  # quadratic in the size; the small cases run the same code
+        skip()  # the cost is quadratic in head_dim, and small encoders run the same code
     _gradients_are_those_of_eager_mode(make, run)
     if run is not EAGER:
         return
@@ -229,7 +240,8 @@ def gradients_are_the_derivatives(make: Make, run: Mode) -> None:
         return torch.func.functional_call(encoder, state, (q, k, positions))
 
     leaves = (*(t.requires_grad_() for t in (q, k, positions)), *parameters)
-    # every entry of small Jacobians; of large ones, and of second derivatives, a random product
+    # Small Jacobians are compared entry by entry. For large ones and for second derivatives,
+    # products with random vectors are compared.
     torch.autograd.gradcheck(encode, leaves, fast_mode=encoder.head_dim > 5)
     torch.autograd.gradgradcheck(encode, leaves, fast_mode=True)
 
@@ -239,7 +251,7 @@ def _gradients_are_those_of_eager_mode(make: Make, run: Mode) -> None:
     for mode in (EAGER, run):
         encoder = make()
         leaves = [t.requires_grad_() for t in inputs(encoder)]
-        # behind one number more: the gradients begin at odd places in memory
+        # one more number in front makes gradients start at unaligned memory addresses
         encoded = [x.flatten() for x in mode(encoder, *leaves)]
         out = torch.cat([encoded[0].new_ones(1), *encoded])
         found.append(mode.gradients(out, [*leaves, *encoder.parameters()]))
@@ -247,17 +259,17 @@ def _gradients_are_those_of_eager_mode(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def the_dtype_of_the_vectors_is_kept_and_rounded_once(make: Make, run: Mode) -> None:
+def results_have_the_dtype_of_the_vectors_and_are_rounded_once(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder)
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         narrow = q.to(dtype), k.to(dtype)
         encoded = run(encoder, *narrow, positions)
-        turned = run(encoder.rotate, narrow[0], positions)
-        true({t.dtype for t in (*encoded, turned)} == {dtype}, f"{dtype} in must be {dtype} out")
+        rotated = run(encoder.rotate, narrow[0], positions)
+        true({t.dtype for t in (*encoded, rotated)} == {dtype}, f"{dtype} in must be {dtype} out")
         exact = encoder(*(x.double() for x in narrow), positions)
         for got, want in zip(encoded, exact, strict=True):
-            # one rounding of the result: angles and products are float32 or better
+            # only the result is rounded to dtype; angles and products are float32 or float64
             exact_enough = 8 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
             rounding = torch.finfo(dtype).eps / 2 * want.abs() + exact_enough * want.abs().max()
             beyond = ((got.double() - want).abs() - rounding).max().item()
@@ -265,7 +277,7 @@ def the_dtype_of_the_vectors_is_kept_and_rounded_once(make: Make, run: Mode) -> 
 
 
 @ENCODER.holds()
-def autocast_does_not_touch_the_angles(make: Make, run: Mode) -> None:
+def autocast_does_not_change_the_angles(make: Make, run: Mode) -> None:
     encoder = make(torch.float32)
     q, k, positions = inputs(encoder, dtype=torch.float32)
     plain = run(encoder, q, k, positions * 1000)
@@ -275,8 +287,12 @@ def autocast_does_not_touch_the_angles(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def what_is_learned_goes_to_float32_and_float64_and_never_to_half(make: Make, run: Mode) -> None:
-    """With its gradient, which has its dtype; half precision leaves both, and all digits."""
+def parameters_move_to_float32_and_float64_but_never_to_half(make: Make, run: Mode) -> None:
+    """Check the dtypes of parameters and their gradients after moves of the encoder.
+
+    A move to float32 or float64 converts both. A move to half precision leaves both as they are,
+    so that no digits are lost.
+    """
     f16, bf16, f32, f64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
     ways = [
         *((stored, (half,), stored) for stored in (f32, f64) for half in (f16, bf16)),
@@ -307,7 +323,7 @@ def what_is_learned_goes_to_float32_and_float64_and_never_to_half(make: Make, ru
 
 
 def all_of(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
-    """Return all that an encoder gives."""
+    """Return the results of all methods of an encoder."""
     matrices = encoder.matrix(positions), encoder.generators(), encoder.basis()
     return (*encoder(q, k, positions), encoder.rotate(q, positions), *matrices)
 
@@ -326,7 +342,7 @@ def a_copy_stands_alone(make: Make, run: Mode) -> None:
     copies = {name: copied(lambda: copy.deepcopy(encoder)) for name, copied in apart.items()}
     with torch.no_grad():
         for tensor in (*encoder.parameters(), *encoder.buffers()):
-            if tensor.is_floating_point():  # indices would leave their range
+            if tensor.is_floating_point():  # integer buffers are indices, with a limited range
                 tensor.add_(1.0)
     for name, twin in copies.items():
         close(run(twin, *given)[0], before, 0.0, f"a query of an encoder {name}")
@@ -335,7 +351,10 @@ def a_copy_stands_alone(make: Make, run: Mode) -> None:
 
 @ENCODER.holds(core=True)
 def any_number_of_tokens_and_batches(make: Make, run: Mode) -> None:
-    """By one graph, with the basis and, where it costs nothing, as it is served: folded."""
+    """Check that one graph serves all sizes.
+
+    In modes that are fast to prepare, the folded encoder is checked as well.
+    """
     encoder = make()
     sizes = (6, 2), (9, 3), (2, 5)
     first = inputs(encoder, 6, (2,))
@@ -349,7 +368,7 @@ def any_number_of_tokens_and_batches(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def a_batch_of_positions_of_vmap(make: Make, run: Mode) -> None:
+def vmap_works_over_vectors_and_over_positions(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, batch=(3,))
     shifts = torch.arange(3.0).double()[:, None, None]
@@ -358,12 +377,12 @@ def a_batch_of_positions_of_vmap(make: Make, run: Mode) -> None:
         by_place = torch.func.vmap(lambda r: encoder.rotate(q[0], r))(positions + shifts)
     close(mapped[0], encoder(q, k, positions)[0], 1e-12, "a query")
     each = torch.stack([encoder.rotate(q[0], positions + s) for s in shifts])
-    close(by_place, each, 1e-12, "a turned vector")
+    close(by_place, each, 1e-12, "a rotated vector")
 
 
 @ENCODER.holds()
-def many_encoders_in_one_call(make: Make, run: Mode) -> None:
-    """Ensembles: vmap over the stacked parameters and buffers of encoders of one kind."""
+def vmap_works_over_an_ensemble_of_encoders(make: Make, run: Mode) -> None:
+    """Check ensembles: ``vmap`` over the stacked parameters and buffers of equal encoders."""
     one, other = make(), make()
     with torch.no_grad():
         for parameter in other.parameters():
@@ -384,7 +403,7 @@ def many_encoders_in_one_call(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def positions_of_every_shape_and_dtype(make: Make, run: Mode) -> None:
+def positions_may_have_every_valid_shape_and_dtype(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, batch=(2,))
     shared = encoder(q, k, positions)[0]
@@ -392,8 +411,8 @@ def positions_of_every_shape_and_dtype(make: Make, run: Mode) -> None:
         close(run(encoder, q, k, positions.expand(shape))[0], shared, 1e-12, "a query")
     own = torch.stack([positions, positions + 2])
     apart = encoder(q, k, positions + 2)[0]
-    close(run(encoder, q, k, own)[0][1], apart[1], 1e-12, "a query at places of its own")
-    close(run(encoder, q, k, own[:, None])[0][1], apart, 1e-12, "a query at places of its own")
+    close(run(encoder, q, k, own)[0][1], apart[1], 1e-12, "a query at positions of its own")
+    close(run(encoder, q, k, own[:, None])[0][1], apart, 1e-12, "a query at positions of its own")
     whole = positions.round()
     for call in (lambda r: encoder(q, k, r)[0], encoder.matrix):
         close(run(call, whole.long()), run(call, whole), 0.0, "a result at integers")
@@ -418,8 +437,8 @@ def short_and_empty_sequences(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def keys_may_be_elsewhere(make: Make, run: Mode) -> None:
-    """Decoding: one new query against cached keys, each where it is, turned now or when cached."""
+def keys_may_have_other_positions_than_queries(make: Make, run: Mode) -> None:
+    """Check decoding: a new query with keys at other positions, rotated together or one by one."""
     encoder = make()
     q, k, positions = inputs(encoder)
     full_q, full_k = encoder(q, k, positions)
@@ -433,7 +452,7 @@ def keys_may_be_elsewhere(make: Make, run: Mode) -> None:
     )
     with run.around():
         each = [one(q, k[..., [t], :], positions, positions[[t]]) for t in range(6)]
-    close(torch.cat(each, -2), full_k, 1e-12, "a key turned alone")
+    close(torch.cat(each, -2), full_k, 1e-12, "a key rotated alone")
 
 
 @ENCODER.holds()
@@ -446,7 +465,7 @@ def a_cache_can_be_moved_to_new_positions(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def phases_stand_for_their_positions(make: Make, run: Mode) -> None:
+def phases_give_the_same_results_as_their_positions(make: Make, run: Mode) -> None:
     encoder = make()
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
         q, k, positions = inputs(encoder, seq=5, dtype=dtype)
@@ -455,7 +474,7 @@ def phases_stand_for_their_positions(make: Make, run: Mode) -> None:
         )
         each_close(here, there, 0.0, "a result by phases")
         phases, few = encoder.phases(positions), encoder.phases(positions[:2])
-        close(encoder.rotate(q, phases), encoder.rotate(q, positions), 0.0, "a turned vector")
+        close(encoder.rotate(q, phases), encoder.rotate(q, positions), 0.0, "a rotated vector")
         apart = encoder(q[..., :2, :], k, positions[:2], positions)
         each_close(encoder(q[..., :2, :], k, few, phases), apart, 0.0, "a result by two phases")
         for batched in (positions.expand(2, -1, -1), positions.expand(1, -1, -1)):
@@ -465,7 +484,7 @@ def phases_stand_for_their_positions(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def phases_carry_gradients_and_digits(make: Make, run: Mode) -> None:
+def phases_keep_gradients_and_precision(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, seq=3)
     narrow = encoder.phases(positions).to(torch.bfloat16)
@@ -490,7 +509,7 @@ def phases_carry_gradients_and_digits(make: Make, run: Mode) -> None:
 
 
 @ENCODER.holds()
-def phases_of_others_are_refused(make: Make, run: Mode) -> None:
+def phases_that_do_not_fit_are_refused(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, seq=5)
     phases = encoder.phases(positions)
@@ -506,7 +525,7 @@ def phases_of_others_are_refused(make: Make, run: Mode) -> None:
 
 @ENCODER.holds()
 def strides_do_not_matter(make: Make, run: Mode) -> None:
-    """Views with transposed, sliced, odd or expanded strides give what a copy gives."""
+    """Check that views with other strides or offsets give the same result as a contiguous copy."""
     encoder = make()
     q, k, positions = inputs(encoder)
     want = encoder(q, k, positions)[0]
@@ -534,7 +553,7 @@ def inputs_are_not_changed_and_nan_stays_in_its_token(make: Make, run: Mode) -> 
 
 
 @ENCODER.holds()
-def bad_input_is_named(make: Make, run: Mode) -> None:
+def bad_input_is_refused_by_name(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder)
     d, n = encoder.head_dim, encoder.coord_dim
@@ -550,7 +569,7 @@ def bad_input_is_named(make: Make, run: Mode) -> None:
         (encoder.fold, (torch.zeros(0, 3),), weight),
         (encoder.fold, (torch.zeros(4 * d, 3, 2),), weight),
     ]
-    if n == 1:  # a line written flat gets a hint
+    if n == 1:  # positions without a coordinate dimension: the message says how to add it
         rows.append((encoder, (q, k, torch.zeros(6)), "positions[:, None]"))
     if d > 1:
         rows.append((encoder.fold, (torch.zeros(d + 1, 3),), weight))
@@ -561,6 +580,6 @@ def bad_input_is_named(make: Make, run: Mode) -> None:
         refused(call, *arguments, words=words)
     for arguments in ((q.long(), k, positions), (q, k, positions > 0)):
         refused(encoder, *arguments, error=TypeError, words="must be")
-    # 300 positions in bfloat16 are 257 different ones
+    # bfloat16 represents only some of the integers above 256
     many = inputs(encoder, seq=300, batch=())
     refused(encoder, *many[:2], torch.full((300, n), 299.0).bfloat16(), words="positions")

@@ -1,4 +1,4 @@
-"""What every feature map must hold, whatever its features."""
+"""Contract of feature maps: the properties that every feature map must have."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ FEATURE_MAP = Contract()
 
 @dataclass(frozen=True)
 class Mapped:
-    """A feature map, and what it says of itself.
+    """A feature map to be checked, and the properties that are expected of it.
 
     Attributes:
-        make: Returns the map, of float64, the same each time.
-        plain: From the map, for what it has drawn, and ``(..., heads, n, d)`` to features that
-            differ from those of the map by a factor for each token at most: its formula, written
-            out once more. None if there is none.
-        head_dim: Channels of a head.
+        make: Function that returns the map in float64, with the same random numbers at each call.
+        plain: Independent implementation of the features: a function of the map (for its random
+            vectors) and of vectors, ``(..., heads, n, d)``. Its features may differ from those of
+            the map by a factor per token. None if there is no such function.
+        head_dim: Number of channels of a head.
         heads: Number of heads.
-        exponential: Whether products stand for exp(xᵀy), so that a layer has to scale by d^(−1/4).
-        nonnegative: Whether no feature is negative.
-        stabilized: Whether the map leaves out factors that depend on the tokens.
+        exponential: Whether products of features estimate exp(xᵀy), so that a layer has to multiply
+            queries and keys by head_dim^(−1/4).
+        nonnegative: Whether features are never negative.
+        stabilized: Whether the map divides its features by factors that depend on the tokens and
+            cancel in attention, to prevent overflow.
     """
 
     make: Callable[[], FeatureMap]
@@ -48,18 +50,32 @@ class Mapped:
         return random(*batch, self.heads, n, self.head_dim, seed=seed)
 
     def qkv(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return random queries, keys and values."""
+        """Return random queries, keys and values of n tokens, with a batch dimension of 2."""
         return (*self.tokens(2, 2, n=n), random(2, self.heads, n, 3, seed=1))
 
     def attend(self, phi: FeatureMap, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
-        """Attend causally with scales of the keys, as a layer does."""
+        """Return causal linear attention with scaled keys, as a layer computes it.
+
+        Args:
+            phi: The feature map.
+            q: Queries, ``(..., heads, n, head_dim)``.
+            k: Keys, of the same shape.
+            v: Values, ``(..., heads, n, d_v)``.
+            **options: Further arguments of
+                :func:`~stringlib.attention.linear.linear_attention`.
+        """
         features, scale = phi.scaled_keys(k)
         options.setdefault("normalize", phi.nonnegative)
         return linear_attention(phi(q), features, v, causal=True, key_scale=scale, **options)
 
 
 def all_of(phi: FeatureMap, x: Tensor) -> tuple[Tensor, ...]:
-    """Return features of queries, of keys, and of keys without their factors, with these."""
+    """Return all results of a feature map.
+
+    These are the features of queries, the features of keys, and the features of keys as
+    ``scaled_keys`` returns them, without their factors. The logarithms of the factors follow, if
+    there are any.
+    """
     features, scale = phi.scaled_keys(x)
     return (phi(x), phi(x, is_query=False), features, *(() if scale is None else (scale,)))
 
@@ -105,12 +121,12 @@ def features_are_those_of_their_formula(case: Mapped, run: Mode) -> None:
         ones = torch.ones(()).double()
         plain = case.plain(phi, q), case.plain(phi, k)
         expected = dense_attention(*plain, v, ones, causal, phi.nonnegative)
-        # ReLU: a query that no key answers
+        # with ReLU a query may have a product of 0 with every key; the output is then 0
         close(got, expected.nan_to_num(), EXACT, "attention by the formula")
 
 
 @FEATURE_MAP.holds()
-def keys_and_their_scales_are_the_keys(case: Mapped, run: Mode) -> None:
+def scaled_keys_times_their_scales_are_the_keys(case: Mapped, run: Mode) -> None:
     phi = case.make()
     q, k, v = case.qkv(25)
     got = run(lambda q, k, v: case.attend(phi, q, k, v), q, k, v)
@@ -125,7 +141,8 @@ def gradients_are_the_derivatives(case: Mapped, run: Mode) -> None:
     learned = list(phi.parameters())
     q, k, v = (x.requires_grad_() for x in case.qkv(4))
 
-    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:  # what a map leaves out has cancelled
+    # attention, because in it the factors that a map leaves out cancel
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         found: Tensor = case.attend(phi, q, k, v)
         return found
 
@@ -159,8 +176,8 @@ def half_precision_rounds_features_once_and_autocast_never(case: Mapped, run: Mo
 
 
 @FEATURE_MAP.holds()
-def nothing_looks_ahead_and_nan_stays_in_its_token(case: Mapped, run: Mode) -> None:
-    """By ``scaled_keys``, which is what a causal layer calls."""
+def later_tokens_change_nothing_and_nan_stays_in_its_token(case: Mapped, run: Mode) -> None:
+    """Check features by way of ``scaled_keys``, which a causal layer uses."""
     phi = case.make()
     q, k, v = case.qkv(40)
     if not phi.nonnegative:
@@ -192,7 +209,7 @@ def long_vectors_stay_finite(case: Mapped, run: Mode) -> None:
             skip()
         out = run(lambda q, k: case.attend(phi, q, k, v), q, k)  # noqa: B023
         true(out.isfinite().all(), f"attention to vectors of length {length} must be finite")
-        # beyond, a lone key and a query may have no feature in common that float32 can hold
+        # at length 30 the products of a query with its only key may all underflow in float32
         if length == 10:
             wide = case.make()
             exact = case.attend(wide, q.double(), k.double(), v.double())
@@ -200,7 +217,7 @@ def long_vectors_stay_finite(case: Mapped, run: Mode) -> None:
 
 
 @FEATURE_MAP.holds()
-def prefill_and_decode_equal_the_whole(case: Mapped, run: Mode) -> None:
+def prefill_and_decoding_equal_the_whole_sequence(case: Mapped, run: Mode) -> None:
     phi = case.make()
     q, k, v = 3 * case.tokens(2, 2, n=25)[0], 3 * case.tokens(2, 2, n=25)[1], case.qkv(25)[2]
     whole, state, out = case.attend(phi, q, k, v), None, []
@@ -228,7 +245,7 @@ holds_of_modules(FEATURE_MAP, lambda case: Held(case.make, all_of, (case.tokens(
 
 
 @FEATURE_MAP.holds()
-def bad_input_is_named_and_good_is_left_alone(case: Mapped, run: Mode) -> None:
+def bad_input_is_refused_by_name_and_good_input_is_not_changed(case: Mapped, run: Mode) -> None:
     phi, x = case.make(), case.tokens(2)
     copied = x.clone()
     run(lambda x: all_of(phi, x), x)

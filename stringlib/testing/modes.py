@@ -1,7 +1,8 @@
-"""The ways in which PyTorch runs one function: at once, blind, compiled, exported, batched.
+"""Modes in which PyTorch runs a function: eager, blind, compiled, exported and batched.
 
-A contract that holds in one of them alone is none: under a compiler, in a batch of ``vmap`` and on
-a GPU other lines are run, for there values may not be looked at.
+A property has to be checked in all modes, because the package runs different code in them. For
+example, a compiled function, a function under ``vmap`` and a function on a GPU must not read values
+of tensors.
 """
 
 from __future__ import annotations
@@ -22,39 +23,47 @@ from stringlib.inputs import without_looking
 
 Function = Callable[..., Any]
 Free = Sequence[Sequence[int]]
-"""For each tensor the dimensions that may have another size in a later call."""
+"""For each tensor, the dimensions that may have another size in a later call."""
 
 
 class Mode:
-    """Eager: a function as it is. The base of the others.
+    """Eager mode, which runs a function unchanged, and base of the other modes.
 
-    ``mode(function, *tensors)`` calls it in this way.
+    ``mode(function, *tensors)`` calls a function in the mode.
     """
 
     name = "eager"
-    cheap = True  # whether it takes no time to prepare a function
+    cheap = True
+    """Whether preparing a function takes no time."""
 
     def prepared(self, function: Function, *tensors: Tensor, free: Free = ()) -> Function:
-        """Return a function of as many tensors that is run in this way.
+        """Return a function that runs ``function`` in this mode.
 
         Args:
-            function: A function of tensors that returns tensors, or a module.
-            *tensors: Examples of what it will be given.
-            free: For each of them the dimensions whose size may be another later.
+            function: Function of tensors that returns tensors, or a module.
+            *tensors: Example arguments.
+            free: For each of them, the dimensions whose size may differ in later calls. Default:
+                none.
         """
         return function
 
     def around(self) -> AbstractContextManager[Any]:
-        """Return what holds while tensors are computed, their gradients too."""
+        """Return a context in which tensors and their gradients have to be computed."""
         return nullcontext()
 
     def __call__(self, function: Function, *tensors: Tensor) -> Any:
-        """Call a function of tensors in this way."""
+        """Call a function of tensors in this mode."""
         with self.around():
             return self.prepared(function, *tensors)(*tensors)
 
     def gradients(self, out: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
-        """Return those of a fixed sum of the outputs, 0 where a leaf is not used."""
+        """Return the gradients of a fixed weighted sum of the outputs.
+
+        Args:
+            out: The outputs.
+            leaves: Tensors with respect to which gradients are computed. The gradient of a leaf
+                that is not used is 0.
+        """
         factors = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view(out.shape)
         with self.around():
             return list(
@@ -68,31 +77,34 @@ class Mode:
 
 
 class Blind(Mode):
-    """Values may not be looked at, as on a GPU, which would have to be waited for."""
+    """Mode in which reading values of a tensor is an error.
+
+    On a GPU reading a value would wait for the device.
+    """
 
     name = "blind"
 
     @contextlib.contextmanager
     def around(self) -> Iterator[None]:
-        """Refuse every look at a value."""
+        """Return a context in which reading a value raises an error."""
         with without_looking(), _NoLook():
             yield
 
 
 class Compiled(Mode):
-    """``torch.compile`` with one graph for all sizes, and none that breaks."""
+    """``torch.compile`` with dynamic sizes, where a graph break is an error."""
 
     name = "compiled"
     cheap = False
 
     def prepared(self, function: Function, *tensors: Tensor, free: Free = ()) -> Function:
-        """Return the function, compiled anew."""
-        torch.compiler.reset()  # a function is compiled 8 times at most
+        """Return the compiled function, after clearing the caches of the compiler."""
+        torch.compiler.reset()  # otherwise the limit of 8 recompilations would be reached
         return torch.compile(function, fullgraph=True, dynamic=True, backend="eager")
 
 
 class Exported(Mode):
-    """``torch.export``, for any size of the dimensions that are free."""
+    """``torch.export`` with dynamic sizes of the free dimensions."""
 
     name = "exported"
     cheap = False
@@ -106,19 +118,23 @@ class Exported(Mode):
 
 
 class Batched(Mode):
-    """``torch.func.vmap`` over the tensors and others: a batch that no line has seen.
+    """``torch.func.vmap`` over a batch of two: other tensors, and the given ones.
 
-    Others, for two that are equal would hide what mixes them up.
+    The two differ, because code that mixes up the entries of the batch would otherwise go
+    unnoticed.
     """
 
     name = "batched"
 
     def prepared(self, function: Function, *tensors: Tensor, free: Free = ()) -> Function:
-        """Return the function for one of a batch of two."""
+        """Return a function that applies ``function`` to the batch and returns the second result.
+
+        The given tensors are the second entry of the batch.
+        """
         batched = torch.func.vmap(function)
 
         def one(*tensors: Tensor) -> Any:
-            with warnings.catch_warnings():  # of an operation that goes one by one, no error
+            with warnings.catch_warnings():  # operations that vmap runs in a loop are allowed
                 warnings.filterwarnings("ignore", "There is a performance drop")
                 found = batched(*map(_after_another, tensors))
             return tree_map_only(Tensor, lambda x: x[1], found)
@@ -127,19 +143,22 @@ class Batched(Mode):
 
 
 def _after_another(x: Tensor) -> Tensor:
-    """Return a batch of two: what stands in a tensor in another order, and as it is."""
-    batch = x.expand(2, *x.shape).clone()  # autocast stacks no float64
+    """Return a batch of two: a tensor with its first dimension reversed, and the tensor itself."""
+    batch = x.expand(2, *x.shape).clone()
     batch[0] = x.flip(0) if x.ndim else x
     return batch
 
 
 EAGER = Mode()
 MODES: tuple[Mode, ...] = (EAGER, Blind(), Compiled(), Exported(), Batched())
-"""All of them; the first is the one that is no test of the others."""
+"""All modes. The first, eager mode, is the one with which the others are compared."""
 
 
 class _Program(nn.Module):
-    """A function as a module, with the modules that it closes over, as ``torch.export`` wants."""
+    """A function as a module, as ``torch.export`` requires.
+
+    Modules in the closure of the function are its submodules.
+    """
 
     def __init__(self, function: Function) -> None:
         super().__init__()
@@ -153,7 +172,7 @@ class _Program(nn.Module):
 
 
 class _NoLook(TorchDispatchMode):
-    """Refuses whatever would wait for a GPU."""
+    """Raises an error at each operation that would wait for a GPU."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket.__name__ in ("_local_scalar_dense", "nonzero", "equal"):
@@ -163,7 +182,11 @@ class _NoLook(TorchDispatchMode):
 
 @contextlib.contextmanager
 def lines_of_a_graph(exported: bool = False) -> Iterator[None]:
-    """Run at once the lines of which a compiler, or an exporter, makes a graph."""
+    """Return a context that runs eagerly the code that a compiler or exporter would trace.
+
+    Args:
+        exported: Whether the code is that of ``torch.export``. Default: that of ``torch.compile``.
+    """
     with (
         mock.patch("torch.compiler.is_compiling", return_value=True),
         mock.patch("torch.compiler.is_exporting", return_value=exported),
@@ -172,10 +195,10 @@ def lines_of_a_graph(exported: bool = False) -> Iterator[None]:
 
 
 class OneDevice(TorchDispatchMode):
-    """Refuses a tensor on another device: as a graph of a GPU that is captured would.
+    """Raises an error if a tensor is created on another device, as capturing a CUDA graph would.
 
     Args:
-        device: That on which all tensors have to be, ``"meta"`` in place of one that is not here.
+        device: Device of all tensors. ``"meta"`` can stand for a device that is not available.
     """
 
     def __init__(self, device: str) -> None:
@@ -191,9 +214,10 @@ class OneDevice(TorchDispatchMode):
 
 
 def on_meta(call: Callable[[], Any]) -> Iterator[Any]:
-    """Yield what a call gives on the meta device alone, which stands for any other than the CPU.
+    """Yield the results of a call on the meta device, where tensors on other devices are an error.
 
-    Run at once, and by the lines of a compiled and of an exported graph.
+    The meta device stands for any device but the CPU. The call is run three times: as it is, and
+    with the code that a compiler and an exporter would trace.
     """
     for lines in (nullcontext(), lines_of_a_graph(), lines_of_a_graph(exported=True)):
         with OneDevice("meta"), lines:

@@ -1,4 +1,4 @@
-"""What every module must hold: wherever it comes from, wherever it is, whoever derives it."""
+"""Properties that every module must have: when copied, on any device, and with ``torch.func``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Make = Callable[[], nn.Module]
 
 
 class Held(NamedTuple):
-    """What a case of a contract says of its module.
+    """A module to be checked, with arguments for it.
 
     Attributes:
-        make: Returns the module, the same each time.
-        gives: All that it gives for some tensors, ``gives(module, *given)``.
-        given: These tensors.
+        make: Function that returns the module, with the same parameters at each call.
+        gives: Function that returns the results of all methods, ``gives(module, *given)``.
+        given: Tensors that are the arguments.
     """
 
     make: Make
@@ -32,7 +32,7 @@ class Held(NamedTuple):
 
 
 class _Asked(nn.Module):
-    """A module, called for all that it gives."""
+    """A module that returns the results of all methods of another module."""
 
     def __init__(self, module: nn.Module, gives: Callable[..., Sequence[Tensor]]) -> None:
         super().__init__()
@@ -43,7 +43,12 @@ class _Asked(nn.Module):
 
 
 def holds_of_modules(contract: Contract, held: Callable[[Any], Held]) -> None:
-    """Add to a contract what holds of every module, given what a case says of its own."""
+    """Add the properties of modules to a contract.
+
+    Args:
+        contract: The contract to which they are added.
+        held: Function that returns the module of a case and its arguments.
+    """
 
     @contract.holds()
     def every_kind_of_copy_says_the_same(case: Any, run: Mode) -> None:
@@ -74,7 +79,7 @@ def holds_of_modules(contract: Contract, held: Callable[[Any], Held]) -> None:
         named = dict(zip(values, leaves, strict=False))
         total = loss(named, *leaves[len(values) :])
         if not total.requires_grad:
-            skip()  # nothing is learned, and numbers of tokens have no derivative
+            skip()  # a bias without parameters depends on nothing that has a derivative
         wanted = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
         with run.around():
             by_name, *rest = torch.func.grad(loss, tuple(range(1 + len(given))))(values, *given)
@@ -97,7 +102,7 @@ def _saved(make: Make) -> nn.Module:
 def _pickled(make: Make) -> nn.Module:
     module, file = make(), io.BytesIO()
     if any("<locals>" in type(part).__qualname__ for part in module.modules()):
-        return module  # pickle knows no class that is defined in a function
+        return module  # pickle does not support classes that are defined in a function
     torch.save(module, file)
     file.seek(0)
     found: nn.Module = torch.load(file, weights_only=False)
@@ -127,7 +132,10 @@ def _emptied(empty: Make, make: Make) -> nn.Module:
 
 @contextmanager
 def _empty_is_nan() -> Iterator[None]:
-    """Fill new memory with NaN, where it could happen to hold the numbers that were freed."""
+    """Return a context in which new memory is filled with NaN.
+
+    Otherwise new memory might by chance contain the right numbers, from a tensor that was freed.
+    """
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
@@ -144,4 +152,7 @@ COPIES: dict[str, Callable[[Make], nn.Module]] = {
     "made on meta, emptied and loaded": _from_meta,
     "made on meta and assigned": _assigned,
 }
-"""What was done → from a constructor of a module to another module of the same numbers."""
+"""Ways to copy a module, by name: functions from its constructor to a module with the same numbers.
+
+The name says what is done to the module, for messages.
+"""

@@ -1,7 +1,7 @@
-r"""Properties of encoders, attention and matrices, each a function that returns an error figure.
+r"""Functions that measure how far encoders, attention and matrices violate a property.
 
-Used by the tests, the notebooks and the exercises: 0 is exact, and a caller says how much
-is too much. Errors of logits are relative to :math:`\|q\|\,\|k\|`.
+Each function returns an error, which is 0 if the property holds exactly. Tests, notebooks and
+exercises compare it with a limit. Errors of logits are relative to :math:`\|q\|\,\|k\|`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stringlib.spec import Floats, Positions, Reals, checked
 
 
 def normal(*shape: int) -> Tensor:
-    """Return float64 numbers from the standard normal distribution: something to check with."""
+    """Return random float64 numbers from the standard normal distribution."""
     return torch.randn(*shape, dtype=torch.float64)
 
 
@@ -27,7 +27,7 @@ def largest_difference(a: Tensor, b: Tensor) -> float:
     """Return the largest absolute difference of two broadcastable tensors, 0 if they are empty.
 
     Raises:
-        TypeError: If one is no tensor of numbers.
+        TypeError: If ``a`` or ``b`` is not a tensor, or is boolean.
         ValueError: If their shapes do not broadcast.
     """
     _require_pair(("a", a), ("b", b))
@@ -37,15 +37,22 @@ def largest_difference(a: Tensor, b: Tensor) -> float:
 
 @checked
 def skew_error(matrix: Floats[Tensor, "... d d"]) -> float:
-    """Return the largest entry of L + Lᵀ, 0 for a skew-symmetric matrix. Shape ``(..., d, d)``."""
+    """Return the largest absolute entry of L + Lᵀ, which is 0 for a skew-symmetric matrix L.
+
+    Args:
+        matrix: L, ``(..., d, d)``.
+    """
     return largest_difference(matrix, -matrix.mT)
 
 
 @checked
 def orthogonality_error(matrix: Floats[Tensor, "... n d"]) -> float:
-    r"""Return max :math:`|R^\top R - I|`, equation :eq:`eq-isometry`. Shape ``(..., d, d)``.
+    r"""Return the largest absolute entry of :math:`R^\top R - I`, equation :eq:`eq-isometry`.
 
-    With more rows than columns it is the columns that are held to be orthonormal.
+    It is 0 for an orthogonal matrix, or for one with orthonormal columns.
+
+    Args:
+        matrix: R, ``(..., n, d)`` with n ≥ d.
     """
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     return largest_difference(matrix.mT @ matrix, eye)
@@ -53,7 +60,11 @@ def orthogonality_error(matrix: Floats[Tensor, "... n d"]) -> float:
 
 @checked
 def commutator_error(generators: Floats[Tensor, "... coord_dim d d"]) -> float:
-    """Return the largest entry of any L_i L_j − L_j L_i. Shape ``(..., coord_dim, d, d)``."""
+    """Return the largest absolute entry of any commutator L_i L_j − L_j L_i of generators.
+
+    Args:
+        generators: The generators L_i, ``(..., coord_dim, d, d)``.
+    """
     left, right = generators.unsqueeze(-3), generators.unsqueeze(-4)
     return largest_difference(left @ right, right @ left)
 
@@ -64,12 +75,12 @@ def group_law_error(
     a: Positions[Tensor, "... seq encoder.coord_dim"],
     b: Positions[Tensor, "... seq encoder.coord_dim"],
 ) -> float:
-    r"""Return max :math:`|R(a)R(b) - R(a+b)|`, equation :eq:`eq-group-law`.
+    r"""Return the largest absolute entry of :math:`R(a)R(b) - R(a+b)`, equation :eq:`eq-group-law`.
 
     Args:
         encoder: The encoder.
         a: Positions, ``(..., seq, coord_dim)``.
-        b: Positions, ``(..., seq, coord_dim)``.
+        b: Other positions, ``(..., seq, coord_dim)``.
     """
     return largest_difference(encoder.matrix(a) @ encoder.matrix(b), encoder.matrix(a + b))
 
@@ -78,11 +89,13 @@ def group_law_error(
 def generator_error(
     encoder: RotaryEncoder, positions: Positions[Tensor, "seq encoder.coord_dim"]
 ) -> float:
-    r"""Return max :math:`|R(r) - \exp(\sum_k r_k L_k)|`, with PyTorch's ``matrix_exp``.
+    r"""Return the largest absolute entry of :math:`R(r) - \exp(\sum_k r_k L_k)`.
+
+    The exponential of the generators :math:`L_k` is computed by ``torch.matrix_exp``.
 
     Args:
         encoder: The encoder.
-        positions: ``(seq, coord_dim)``.
+        positions: Positions r, ``(seq, coord_dim)``.
     """
     expected = turned_by(encoder.generators(), widen(positions))
     return largest_difference(encoder.matrix(positions), expected)
@@ -90,7 +103,16 @@ def generator_error(
 
 @checked
 def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:
-    """Return the encoded products of all queries and keys, unscaled: ``(..., heads, seq, seq)``."""
+    """Return the inner products of all encoded queries and keys, ``(..., heads, seq, seq)``.
+
+    They are not divided by √head_dim.
+
+    Args:
+        encoder: The encoder.
+        q: Queries, ``(..., heads, seq, head_dim)``.
+        k: Keys, of the same shape.
+        positions: ``(..., seq, coord_dim)``.
+    """
     q, k = encoder(q, k, positions)
     return q @ k.mT
 
@@ -102,7 +124,14 @@ def relative_logit_error(
     q: Floats[Tensor, "... n head_dim"],
     k: Floats[Tensor, "... keys head_dim"],
 ) -> float:
-    r"""Return max :math:`|a - b| / (\|q\|\,\|k\|)` for logits a and b of queries q and keys k."""
+    r"""Return the largest relative difference of logits, :math:`|a - b| / (\|q\|\,\|k\|)`.
+
+    Args:
+        a: Logits, ``(..., n, keys)``.
+        b: Other logits of the same queries and keys.
+        q: The queries, ``(..., n, head_dim)``.
+        k: The keys, ``(..., keys, head_dim)``.
+    """
     _require_pair(("a", a), ("b", b))
     norms = widen(q).norm(dim=-1).unsqueeze(-1) * widen(k).norm(dim=-1).unsqueeze(-2)
     return largest_difference(widen(a) / norms, widen(b) / norms)
@@ -123,10 +152,10 @@ def translation_error(
         q: Queries, ``(..., heads, seq, head_dim)``.
         k: Keys, of the same shape.
         positions: ``(..., seq, coord_dim)``.
-        shift: Added to every position: a number, or one for each coordinate.
+        shift: Added to every position: a number, or one number per coordinate.
 
     Returns:
-        The largest change relative to :math:`\|q\|\,\|k\|`.
+        The largest change of a logit, divided by :math:`\|q\|\,\|k\|`.
     """
     _require_shift(positions, shift)
     here, there = logits(encoder, q, k, positions), logits(encoder, q, k, positions + shift)
@@ -166,15 +195,16 @@ def fold_error(
 def shift_error(
     attend: Callable[[Tensor], Tensor], positions: Reals[Tensor, "..."], shift: Tensor | float
 ) -> float:
-    """Return how much attention changes when all positions move together, as in root mean square.
+    """Return the relative change of an attention output when all positions are shifted.
 
     Args:
-        attend: A function of the positions that returns an output, a kernel or weights.
+        attend: Function of the positions that returns outputs, a kernel or attention weights.
         positions: ``(..., seq, coord_dim)``.
-        shift: Added to every position: a number, or one for each coordinate.
+        shift: Added to every position: a number, or one number per coordinate.
 
     Returns:
-        The norm of the change over the norm of what it was; 0 for relative attention.
+        The norm of the change divided by the norm of ``attend(positions)``. It is 0 if attention
+        depends only on differences of positions.
     """
     _require_shift(positions, shift)
     here, there = attend(positions), attend(positions + shift)
@@ -184,9 +214,10 @@ def shift_error(
 @torch.no_grad()
 @checked
 def all_errors(encoder: RotaryEncoder) -> dict[str, float]:
-    """Return the errors of all properties of an encoder at random vectors and positions.
+    """Return the errors of all properties of an encoder, at random vectors and positions.
 
-    Measured in float64 on a copy; an encoder that is right stays below 1e-11 everywhere.
+    The errors are measured in float64, on a copy of the encoder. For a correct encoder each of them
+    is below 1e-11.
 
     Returns:
         ``"relative"`` (:func:`translation_error`), ``"orthogonal"``, ``"group law"``,

@@ -1,4 +1,4 @@
-"""What every kernelised attention must do, whatever its position weight."""
+"""Contract of position weights: the properties of linear attention with every position weight."""
 
 from __future__ import annotations
 
@@ -24,24 +24,28 @@ Draw = Callable[[tuple[int, ...], int, torch.Generator], Tensor]
 
 @dataclass(frozen=True)
 class Weighted:
-    """A position weight, with what it is made from and its dense matrix.
+    """A position weight to be checked, and the properties that are expected of it.
 
     Attributes:
-        draw: From batch shape, length and generator to the tensor it is made from, or None.
-        build: From that tensor (None), the length of all tokens and how many came before to the
-            weight.
-        dense: From the tensor and the length to w(i, j), ``(..., heads or 1, n, n)``; with a
-            feature axis at the end if the features differ. None if a pair depends on what is
-            between: then the attention is defined token by token.
-        modes: Those that it knows, beside None.
-        causal: Whether it works causally, or not causally, or both.
-        carries: Whether a state can be carried over.
-        rectangular: Whether there may be more queries than keys, or fewer.
-        heads: Number of heads.
-        lengths: Lengths that it takes; any if empty.
-        cut: From the tensor, a first and a last token to the part that is theirs.
-        parameters: What it learns, beside the tensor.
-        normalized: Whether sums are divided by the sum of the weights.
+        draw: For a data-dependent weight, function that draws the tensor from which the weight is
+            computed, ``draw(batch, n, generator)``. None for any other weight.
+        build: Function that returns the weight, ``build(tensor, n, start)``. It gets the drawn
+            tensor (or None), the total number of tokens, and the number of tokens before the
+            first.
+        dense: Function that returns the matrix w(i, j), ``dense(tensor, n)``, with shape
+            ``(..., heads or 1, n, n)``, or ``(..., heads or 1, n, n, m)`` if the weight differs
+            between features. It returns None if the weight of a pair depends on the tokens between
+            them. Attention is then compared with itself, computed token by token.
+        modes: Algorithms for the sums that the weight has, besides the default (None).
+        causal: The values of ``causal`` that are possible. Default: False and True.
+        carries: Whether attention can continue from a state. Default: True.
+        rectangular: Whether the numbers of queries and keys may differ. Default: True.
+        heads: Number of heads. Default: 3.
+        lengths: Numbers of tokens that are possible. Default: any.
+        cut: Function that returns the part of the drawn tensor that belongs to the tokens from
+            ``start`` to ``end``, ``cut(tensor, start, end)``. Default: the whole tensor.
+        parameters: Learned parameters of the weight. Default: none.
+        normalized: Whether sums are divided by the sums of the weights. Default: True.
     """
 
     draw: Draw | None
@@ -58,7 +62,10 @@ class Weighted:
     normalized: bool = True
 
     def ways(self, run: Mode, *, causal: Sequence[bool] = (False, True)) -> list[Any]:
-        """Return the pairs of causal and mode to compute one sum, where compiling is dear one."""
+        """Return the pairs of ``causal`` and algorithm with which sums are checked.
+
+        In a mode of execution that is slow to prepare, only one pair is returned.
+        """
         found = [
             (which, mode)
             for which in causal
@@ -69,7 +76,7 @@ class Weighted:
         return found if run.cheap else found[:1]
 
     def given(self, n: int, batch: tuple[int, ...] = (2,), **sizes: int) -> list[Tensor]:
-        """Return features of queries and keys, values, and the tensor of the weight, if any."""
+        """Return random features of queries and keys, values, and the drawn tensor, if any."""
         generator = torch.Generator().manual_seed(3)
         made = [] if self.draw is None else [self.draw(batch, n, generator)]
         return [*inputs(n, batch, heads=self.heads, **sizes), *made]
@@ -82,7 +89,16 @@ class Weighted:
         length: int | None = None,
         **options: Any,
     ) -> Any:
-        """Return what the package gives; ``length`` is that of all tokens, if these are some."""
+        """Return the attention that the package computes.
+
+        Args:
+            tensors: As from :meth:`given`.
+            causal: Whether attention is causal.
+            mode: Algorithm for the sums. Default: the default of the weight.
+            length: Total number of tokens, if ``tensors`` contain only some. Default: all.
+            **options: Further arguments of
+                :func:`~stringlib.attention.linear.linear_attention`.
+        """
         q, k, v, *made = tensors
         weight = self.build(made[0] if made else None, length or v.shape[-2], 0)
         options.setdefault("normalize", self.normalized)
@@ -91,7 +107,7 @@ class Weighted:
     def by_definition(
         self, tensors: Sequence[Tensor], causal: bool = True, normalize: bool | None = None
     ) -> Tensor:
-        """Return the same by its definition, NaN where 0 is divided by 0."""
+        """Return the same attention by its definition, with NaN where 0 is divided by 0."""
         q, k, v, *made = tensors
         weights = self.dense(made[0] if made else None, v.shape[-2])
         normalize = self.normalized if normalize is None else normalize
@@ -100,7 +116,7 @@ class Weighted:
         return dense_attention(q, k, v, weights, causal, normalize)
 
     def _token_by_token(self, tensors: Sequence[Tensor], normalize: bool) -> Tensor:
-        """Return the causal attention of one token after the other, each from the state before."""
+        """Return causal attention computed one token at a time, each from the previous state."""
         state, out, n = None, [tensors[2][..., :0, :]], tensors[2].shape[-2]
         for i in range(n):
             told = {"state": state, "return_state": True, "normalize": normalize}
@@ -109,23 +125,36 @@ class Weighted:
         return torch.cat(out, -2)
 
     def piece(self, tensors: Sequence[Tensor], start: int, end: int) -> list[Tensor]:
-        """Return the part of all tensors that belongs to some tokens."""
+        """Return the part of all tensors that belongs to the tokens from ``start`` to ``end``."""
         cut = [x[..., start:end, :] for x in tensors[:3]]
         return [*cut, *(self.cut(x, start, end) for x in tensors[3:])]
 
     def some(self, *wanted: int) -> list[int]:
-        """Return those of some lengths that it takes, or one that it does."""
+        """Return those of the wanted lengths that are possible, or else one that is possible."""
         return [n for n in wanted if not self.lengths or n in self.lengths] or [self.lengths[-1]]
 
     def length(self, wanted: int, run: Mode) -> int:
-        """Return a length, or one that it takes; a few tokens where all have to be traced."""
+        """Return the wanted length if it is possible, or else another one.
+
+        In a mode of execution that is slow to prepare, the wanted length is replaced by 7, because
+        tracing many tokens takes long.
+        """
         return self.some(wanted if run.cheap else 7)[0]
 
 
 def inputs(
     n: int, batch: tuple[int, ...] = (2,), m: int = 4, d_v: int = 6, seed: int = 0, heads: int = 3
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return positive features of queries and keys, and values, all different, float64."""
+    """Return random positive features of queries and keys, and random values, in float64.
+
+    Args:
+        n: Number of tokens.
+        batch: Shape of the batch. Default: ``(2,)``.
+        m: Number of features. Default: 4.
+        d_v: Number of channels of a value. Default: 6.
+        seed: Seed of the random numbers. Default: 0.
+        heads: Number of heads. Default: 3.
+    """
     generator = torch.Generator().manual_seed(seed)
     phi_q, phi_k = torch.rand(2, *batch, heads, n, m, generator=generator, dtype=torch.float64)
     v = torch.randn(*batch, heads, n, d_v, generator=generator, dtype=torch.float64)
@@ -135,7 +164,17 @@ def inputs(
 def dense_attention(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor, causal: bool, normalize: bool = True
 ) -> Tensor:
-    """Return the attention by its definition: every weight written out, then the sums."""
+    """Return linear attention by its definition, with the matrix of all pairs in memory.
+
+    Args:
+        phi_q: Features of the queries, ``(..., heads, n, m)``.
+        phi_k: Features of the keys, ``(..., heads, keys, m)``.
+        v: Values, ``(..., heads, keys, d_v)``.
+        weights: Position weights, ``(..., n, keys)``, or ``(..., n, keys, m)`` if they differ
+            between features.
+        causal: Whether query i attends only to the keys 0 … i.
+        normalize: Whether to divide by the same sum without the values. Default: True.
+    """
     if weights.ndim == phi_q.ndim + 1 and weights.shape[-1] == phi_q.shape[-1]:
         a = torch.einsum("...im,...jm,...ijm->...ij", phi_q, phi_k, weights)
     else:
@@ -147,17 +186,22 @@ def dense_attention(
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
-    """Return normal float64 numbers, the same for the same seed."""
+    """Return random float64 numbers from the standard normal distribution, given a seed."""
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def narrow(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    """Return them in a dtype, but what the weight is made of in float32."""
+    """Return features and values in a dtype, and the drawn tensor of the weight in float32."""
     return [*(x.to(dtype) for x in tensors[:3]), *(x.float() for x in tensors[3:])]
 
 
 def scaled(tensors: Sequence[Tensor], scale: Tensor) -> list[Tensor]:
-    """Return them with keys that are multiplied by exponentials."""
+    """Return the tensors with the features of each key multiplied by the exponential of ``scale``.
+
+    Args:
+        tensors: As from :meth:`Weighted.given`.
+        scale: Logarithm of the factor of each key, ``(..., heads, n)``.
+    """
     return [tensors[0], tensors[1] * scale.exp()[..., None], *tensors[2:]]
 
 
@@ -169,7 +213,16 @@ def attended(
     mode: str | None,
     **more: Any,
 ) -> Tensor:
-    """Return what the package gives, computed in a mode of execution."""
+    """Return the attention that the package computes, in a mode of execution.
+
+    Args:
+        case: The weight.
+        run: Mode of execution.
+        tensors: As from :meth:`Weighted.given`.
+        causal: Whether attention is causal.
+        mode: Algorithm for the sums, or None for the default of the weight.
+        **more: Further arguments of :meth:`Weighted.attend`.
+    """
     found: Tensor = run(lambda *t: case.attend(t, causal, mode, **more), *tensors)
     return found
 
@@ -184,9 +237,18 @@ def in_pieces(
     key_scale: Tensor | None = None,
     key_mask: Tensor | None = None,
 ) -> tuple[Tensor, Any]:
-    """Return causal attention, each piece of tokens from the state of those before; the last state.
+    """Return causal attention that is computed piece by piece, and the last state.
 
-    Scale and mask of all keys are cut as the tokens are.
+    Each piece of tokens starts from the state of the tokens before it.
+
+    Args:
+        case: The weight.
+        tensors: As from :meth:`Weighted.given`.
+        cuts: Numbers of tokens after which a new piece begins.
+        mode: Algorithm for the sums. Default: the default of the weight.
+        run: Mode of execution. Default: eager.
+        key_scale: Scales of all keys, which are cut like the tokens. Default: none.
+        key_mask: Mask of all keys, which is cut like the tokens. Default: none.
     """
     n, state, out = tensors[2].shape[-2], None, []
     for start, end in itertools.pairwise((0, *(cut for cut in cuts if cut < n), n)):
@@ -250,7 +312,10 @@ def torch_func_takes_the_same_gradients(case: Weighted, run: Mode) -> None:
 
 @WEIGHT.holds()
 def the_lines_of_a_graph_say_the_same(case: Weighted, run: Mode) -> None:
-    """Run at once, so that every length, way and state can be tried."""
+    """Check the code for graphs in eager mode.
+
+    Running it eagerly is fast enough to try many lengths, algorithms and states.
+    """
     if run is not EAGER:
         skip()
     for exported, n in itertools.product((False, True), case.some(1, 33, 140)):
@@ -258,7 +323,7 @@ def the_lines_of_a_graph_say_the_same(case: Weighted, run: Mode) -> None:
         scale = 8 * random(2, case.heads, n, seed=4).clamp(0, 1)
         for (causal, mode), by in itertools.product(case.ways(run), (None, scale)):
             if by is not None and causal and mode == "fft":
-                continue  # a causal FFT takes no scale
+                continue  # a causal FFT does not accept a scale
 
             def call(
                 causal: bool = causal, mode: str | None = mode, by: Tensor | None = by
@@ -281,7 +346,7 @@ def the_lines_of_a_graph_say_the_same(case: Weighted, run: Mode) -> None:
 def any_number_of_tokens_batches_and_heads_of_one_graph(case: Weighted, run: Mode) -> None:
     sizes = (33, 2), (140, 3), (9, 4), (2, 5)
     if len(case.some(*(n for n, _ in sizes))) < 4 or case.draw is not None:
-        skip()  # it is made for one length
+        skip()  # the weight is for one length
     for causal in case.causal:
 
         def call(q: Tensor, k: Tensor, v: Tensor, causal: bool = causal) -> Any:
@@ -301,7 +366,7 @@ def any_number_of_tokens_batches_and_heads_of_one_graph(case: Weighted, run: Mod
 
 
 @WEIGHT.holds()
-def the_future_changes_nothing(case: Weighted, run: Mode) -> None:
+def later_tokens_do_not_change_earlier_outputs(case: Weighted, run: Mode) -> None:
     n = case.length(70, run)
     t = n // 2
     for causal, mode in case.ways(run, causal=(True,)):
@@ -310,7 +375,7 @@ def the_future_changes_nothing(case: Weighted, run: Mode) -> None:
         for x in tensors[:3]:
             x[..., t + 1 :, :] = 50 * x[..., t + 1 :, :].flip(-2)
         after = attended(case, run, tensors, causal, mode)
-        # the FFT's rounding is relative to the largest of all values, those of the future included
+        # rounding errors of the FFT are relative to the largest values, including later tokens
         limit = 1e-9 if mode == "fft" else EXACT
         what = f"an earlier output of {_way(causal, mode)}"
         close(after[..., : t + 1, :], before[..., : t + 1, :], limit, what)
@@ -331,11 +396,11 @@ def batches_heads_and_strides_do_not_matter(case: Weighted, run: Mode) -> None:
 
 
 @WEIGHT.holds()
-def padded_keys_are_not_there(case: Weighted, run: Mode) -> None:
+def padded_keys_have_no_influence(case: Weighted, run: Mode) -> None:
     n = case.length(40, run)
     for (causal, mode), with_scale in itertools.product(case.ways(run), (False, True)):
         if with_scale and causal and mode == "fft":
-            continue  # a causal FFT takes no scale
+            continue  # a causal FFT does not accept a scale
         for normalize in {case.normalized, False}:
             _padded(case, run, n, causal, mode, with_scale, normalize)
 
@@ -351,12 +416,12 @@ def _padded(
 ) -> None:
     tensors = case.given(n, (3,))
     mask = torch.stack([random(n) > 0.1, torch.arange(n) < 2 * n // 3, torch.zeros(n).bool()])
-    mask[0, 0] = mode == "fft"  # which is imprecise for early queries that find nothing
+    mask[0, 0] = mode == "fft"  # which is imprecise for early queries without keys
     scale = random(3, case.heads, n, seed=5).clamp(-1, 1) * with_scale
     kept = scaled(tensors, scale)
     kept[1] = kept[1] * mask[:, None, :, None]
-    expected = case.by_definition(kept, causal, normalize).nan_to_num()  # no key: 0, not 0 by 0
-    for x in (tensors[1], tensors[2], scale[..., None]):  # whatever stands in the padding
+    expected = case.by_definition(kept, causal, normalize).nan_to_num()  # without keys 0, not 0 / 0
+    for x in (tensors[1], tensors[2], scale[..., None]):  # padding may contain anything
         x.masked_fill_(~mask[:, None, :, None], torch.nan)
     leaves = [x.requires_grad_() for x in tensors]
     limit = EXACT if normalize else 1e-11 + EXACT * expected.abs().max().item()
@@ -381,7 +446,7 @@ def _padded(
 
 
 @WEIGHT.holds()
-def a_query_that_no_key_answers_gets_zero_and_finite_gradients(case: Weighted, run: Mode) -> None:
+def a_query_similar_to_no_key_gets_zero_and_finite_gradients(case: Weighted, run: Mode) -> None:
     n = case.length(6, run)
     last = min(2, n - 1)
     for causal, mode in case.ways(run):
@@ -437,10 +502,10 @@ def dtype_in_is_dtype_out(case: Weighted, run: Mode) -> None:
         what = f"{_way(causal, mode)} in {dtype}"
         true(got.dtype == dtype, f"{what} must be of that dtype, got {got.dtype}")
         exact = case.by_definition([*(x.double() for x in low[:3]), *tensors[3:]], causal)
-        # the arithmetic is float32 whatever comes in, so a half loses only its last rounding
+        # sums are computed in float32 or wider, so half precision only rounds the result
         digits = (8 if case.normalized else 16) * torch.finfo(dtype).eps
         close(got.double(), exact, digits * max(1.0, exact.abs().max().item()), what)
-        if not case.parameters:  # a weight that reads tokens projects them as autocast says
+        if not case.parameters:  # a data-dependent weight has projections, which autocast affects
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 close(attended(case, run, low, causal, mode), got, 0.0, f"{what} under autocast")
 
@@ -477,7 +542,7 @@ def no_tokens(case: Weighted, run: Mode) -> None:
 
 
 @WEIGHT.holds()
-def more_keys_than_queries_and_fewer(case: Weighted, run: Mode) -> None:
+def the_numbers_of_keys_and_queries_may_differ(case: Weighted, run: Mode) -> None:
     if False not in case.causal or not case.rectangular:
         skip()
     sizes = (3, 8), (8, 3), (1, 5), (4, 0), (40, 3), (3, 40)
@@ -488,7 +553,7 @@ def more_keys_than_queries_and_fewer(case: Weighted, run: Mode) -> None:
         phi_q, phi_k, v, *made = case.given(n)
         cut = phi_q[..., :queries, :], phi_k[..., :keys, :], v[..., :keys, :]
         weights = case.dense(made[0] if made else None, n)
-        assert weights is not None  # else it would not be rectangular
+        assert weights is not None  # a rectangular weight has a matrix
         weights = weights[..., :queries, :keys]
         for normalize, mode in itertools.product((True, False), (None, "parallel")):
             if run.name == "exported" and keys == 0:
@@ -512,7 +577,7 @@ def a_state_is_all_that_later_tokens_need(case: Weighted, run: Mode) -> None:
         scale = 8 * random(2, case.heads, n, seed=4).clamp(0, 1) if with_scale else None
         whole = case.attend(tensors, key_scale=scale)
         for cuts in CUTS if run is EAGER else CUTS[:1]:
-            step = EAGER if run.name == "batched" else run  # a length is no tensor
+            step = EAGER if run.name == "batched" else run  # state.length is no tensor
             out, state = in_pieces(case, tensors, cuts, mode, step, key_scale=scale)
             true(state.length == n, f"a state must count its {n} tokens, got {state.length}")
             close(out, whole, EXACT, f"{_way(True, mode)} in pieces at {cuts[:5]}")
@@ -540,7 +605,7 @@ def a_scale_kept_apart_equals_one_multiplied_in(case: Weighted, run: Mode) -> No
     for normalize in {case.normalized, False}:
         for causal, mode in case.ways(run):
             if causal and mode == "fft":
-                continue  # a causal FFT takes no scale
+                continue  # a causal FFT does not accept a scale
             expected = case.by_definition(scaled(leaves[:-1], scale), causal, normalize)
             wanted = EAGER.gradients(expected, leaves)
             more = 1 if normalize else 100
@@ -564,7 +629,7 @@ def scales_far_beyond_float32_are_harmless(case: Weighted, run: Mode) -> None:
     if not case.normalized:
         skip()
     for causal in case.causal:
-        exact = case.attend(tensors, causal, key_scale=scale)  # e^200 has no float32
+        exact = case.attend(tensors, causal, key_scale=scale)  # e^200 overflows in float32
         low = narrow(tensors, torch.float32)
         got = attended(case, run, low, causal, None, key_scale=scale.float())
         true(got.dtype == torch.float32, "float32 in must be float32 out")
@@ -602,7 +667,7 @@ def gradients_stay_finite_however_far_scales_are_apart(case: Weighted, run: Mode
     leaves = [x.requires_grad_() for x in case.given(n)]
     scale = (1e4 * random(2, case.heads, n, seed=4)).requires_grad_()
     out = run(lambda s, *t: case.attend(t, key_scale=s), scale, *leaves)
-    # the loudest key so far takes all
+    # the key with the largest scale so far has all the weight
     loudest = scale.cummax(-1).indices[..., None].expand_as(out)
     close(out, leaves[2].gather(-2, loudest), EXACT, "attention to the loudest key")
     finite = all(g.isfinite().all() for g in run.gradients(out, [*leaves, scale]))
@@ -611,7 +676,7 @@ def gradients_stay_finite_however_far_scales_are_apart(case: Weighted, run: Mode
 
 @WEIGHT.holds()
 def padding_between_pieces_changes_no_scale(case: Weighted, run: Mode) -> None:
-    """Wherever a piece is all padding, or begins with it, a state keeps what it holds."""
+    """Check that a state keeps its keys if the next piece is all padding, or begins with it."""
     if not case.carries or not case.normalized or not run.cheap or run.name == "batched":
         skip()
     n = case.length(6, run)
@@ -621,7 +686,7 @@ def padding_between_pieces_changes_no_scale(case: Weighted, run: Mode) -> None:
         ("001011", "110011", "100110", "000001"), (-1000.0, 1000.0)
     ):
         mask = torch.tensor([x == "1" for x in kept.ljust(n, "1")[:n]])
-        # later keys are so loud that a query sees them alone as soon as there is one
+        # the scales of later keys are so large that a query gives them all its weight
         late, early = (
             case.by_definition(scaled(tensors, scale.masked_fill(~(mask & heard), -torch.inf)))
             for heard in (loud, ~loud)
