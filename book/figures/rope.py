@@ -388,8 +388,8 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
         go.Figure(drawn, axes),
         f"A curve shows the score of one pair of channels against the distance, from 0 to {NEAR} "
         f"tokens. The score is a wave of amplitude 1 with the frequency {speed} radians per "
-        f"token. The content is an angle of {content:g} degrees, which puts the first peak of the "
-        f"wave at distance {top:.1f}. A dot marks the chosen distance of {distance:g} tokens, at "
+        f"token. The content gives the wave the phase {content:g} degrees, so its first peak is "
+        f"at distance {top:.1f}. A dot marks the chosen distance of {distance:g} tokens, at "
         f"which the score is {here:.2f}.",
     )
 

@@ -132,8 +132,8 @@ def decay_curves(dim: int, base: float) -> Drawn:
         "two curves are the two laws of the integral. The mean follows the integral up to the "
         f"horizon at {leaves:.0f} tokens, which a vertical line marks. Beyond the horizon the "
         "mean fluctuates, and at the largest distances its root mean square is about "
-        f"{floor:.3f}, which a grey line marks. The integral falls slowly, like a logarithm, up "
-        f"to about the distance {base:,.0f}, and beyond this distance it falls like 1/t.",
+        f"{floor:.3f}, which a grey line marks. The integral falls logarithmically up to "
+        f"about the distance {base:,.0f}, and beyond this distance it falls like 1/t.",
     )
 
 
