@@ -285,9 +285,10 @@ def within_percent(percent: float, unit: float) -> Drawn:
         go.Figure(traces, axes),
         f"Bits per byte of {len(names)} models, one row each, with five seeds and the 95% interval "
         f"of the mean. The lowest mean is {means[least]:.2f}, of {least}, and the highest mean is "
-        f"{means[most]:.2f}, of {most}. A red line is {percent:g}% of perplexity above "
-        f"{said(BASE)}, which is {found['more']:.3f} bits per byte. The number of other models "
-        f"with a mean to the left of this line is {found['count']:.0f} of {len(names) - 1}.",
+        f"{means[most]:.2f}, of {most}. A red line marks a perplexity {percent:g}% above that of "
+        f"{said(BASE)}, which is {found['more']:.3f} bits per byte more. The number of other "
+        f"models with a mean to the left of this line is {found['count']:.0f} of "
+        f"{len(names) - 1}.",
     )
 
 

@@ -194,7 +194,7 @@ def beyond_training(method: str, scale: float) -> Drawn:
         fig,
         f"The upper panel plots the score of a key {SCALED[method]} against its distance in "
         f"tokens, on a logarithmic axis, for a text {scale:g} times as long as in training. The "
-        f"distances of training, up to {TRAINED - 1}, are shaded. The score is {near:.1f} at "
+        f"training distances, up to {TRAINED - 1}, are shaded. The score is {near:.1f} at "
         f"distance {NEAR[0]} and {last:.1f} at distance {TRAINED - 1}. At the larger distances of "
         f"this text the score is between {low:.1f} and {high:.1f}, whereas the dotted preference "
         f"continues to fall. The lower panel has one bar per pair, for the shares of the circle "
@@ -328,10 +328,10 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"Two curves of the effective window of a head in tokens, against the number of tokens of "
-        f"the text, on logarithmic axes. The lengths of training, up to {TRAINED}, are shaded. In "
-        f"a text of {tokens:,.0f} tokens, KERPLE's logarithm with r₁ = {r1:g} has a window of "
-        f"{found['here'][0]:.1f} tokens. ALiBi with the slope 1/{inverse:g} has a window of "
-        f"{found['here'][1]:.1f} tokens. {wide} at this length. KERPLE gives "
+        f"the text, on logarithmic axes. Lengths up to the training length, {TRAINED}, are "
+        f"shaded. In a text of {tokens:,.0f} tokens, KERPLE's logarithm with r₁ = {r1:g} has a "
+        f"window of {found['here'][0]:.1f} tokens. ALiBi with the slope 1/{inverse:g} has a "
+        f"window of {found['here'][1]:.1f} tokens. {wide} at this length. KERPLE gives "
         f"{found['beyond'][0]:.0%} of the weight to tokens beyond the nearest {TRAINED}, and "
         f"ALiBi gives {found['beyond'][1]:.0%}.",
     )
@@ -449,7 +449,7 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
         go.Figure(_among(method, recorded, places, _bent), axes),
         f"{len(recorded)} curves, one per method, of a difference against the position in a text "
         f"of 1,024 bytes: bits per byte minus the bits per byte with a sliding window of 64 bytes. "
-        f"The positions of training are shaded. The curve of “{NAMES[method]}” is in colour, with "
+        f"The training positions are shaded. The curve of “{NAMES[method]}” is in colour, with "
         f"its 95% interval. The mean difference of this method is {first} up to position 64, and "
         f"{last} from position 512 on.",
     )
@@ -497,6 +497,6 @@ def lost_and_found(
         f"{len(found)} dots, one per method, of the share of needles found among {tokens} tokens "
         f"against the bits per byte lost on text, relative to reading 64 bytes. {many} of the "
         f"methods find at least 0.95 of the needles. {NAMES[worst]} finds the smallest share, "
-        f"{found[worst][1]:.2f}. {NAMES[most]} loses most on text, {found[most][0]:.2f} bits per "
-        f"byte. {shares}",
+        f"{found[worst][1]:.2f}. {NAMES[most]} loses the most on text, {found[most][0]:.2f} bits "
+        f"per byte. {shares}",
     )
