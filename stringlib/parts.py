@@ -13,7 +13,7 @@ from typing import Any
 from stringlib.inputs import require_name
 
 Known = Mapping[str, Callable[..., Any]]
-"""A registry. It has a constructor for each name: a class, a partial of a class, or a function."""
+"""A registry, with a constructor for each name (a class, a partial of a class, a function)."""
 
 
 def named(make: Callable[..., Any]) -> dict[str, Parameter]:

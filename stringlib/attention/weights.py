@@ -119,7 +119,7 @@ class PositionWeight(Derived, ABC):
 
     @property
     def has_state(self) -> bool:
-        """Whether sums can continue from a state. By default, those of a weight with factors can."""
+        """Whether sums can continue from a state. Sums of a weight with factors can, by default."""
         return type(self).factors is not PositionWeight.factors
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
