@@ -477,7 +477,7 @@ def two_strong_channels(share: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         "Three curves show the error relative to independent rows against the squared length ζ, "
-        "from 0 to 6, in the limit of many channels. Two channels half a circle apart have "
+        "from 0 to 6, in the limit of many channels. Two channels d/2 apart have "
         f"{share:.0%} of ζ. At ζ = 4 the relative error of the signed circulant is {signed:.2f}, "
         f"and that of the unit circulant is {unit:.2f}. The curve of the simplex circulant is the "
         f"lowest of the three: it is near 0 at the left edge, {short:.2f} at ζ = 1 and "
