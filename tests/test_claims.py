@@ -87,10 +87,10 @@ def test_a_claim_is_what_its_record_tells(name: str) -> None:
 
 def test_a_claim_says_what_it_rests_on() -> None:
     assert note(FAMILIES["where rates begin"], ["distinct, from best, a quarter of the steps"]) == (
-        "“Delta rule, keys come once, rate of the rule from the best for random keys, a quarter of "
-        "the steps” minus “Delta rule, keys come once, rate of the rule from 1, a quarter of the "
-        "steps”: −0.017 [−0.371, +0.337] (95% interval, corrected for 8 comparisons). Higher is "
-        "better. 5 seeds of results/delta_start.py."
+        "“Delta rule, keys are written once, rate of the rule from the best for random keys, a "
+        "quarter of the steps” minus “Delta rule, keys are written once, rate of the rule from 1, "
+        "a quarter of the steps”: −0.017 [−0.371, +0.337] (95% interval, corrected for 8 "
+        "comparisons). Higher is better. 5 seeds of results/delta_start.py."
     )
     for name, said in (
         (

@@ -49,7 +49,7 @@ bookLive.add("memory", (box, run, about) => {
       element("div.live-memory", {}, memory.table,
         element("figure", {}, element("figcaption", {}, "keeps"), memory.all),
         element("figure", {}, memory.changed, memory.last)),
-      element("p.live-score", {}, "after " + MOST + " pairs: " + memory.once + " right for keys that came once, " + memory.overwritten + " for overwritten keys"));
+      element("p.live-score", {}, "after " + MOST + " pairs: " + memory.once + " right for keys written once, " + memory.overwritten + " for overwritten keys"));
     item.style.setProperty("--own", memory.colour);
     return item;
   }));

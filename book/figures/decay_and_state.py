@@ -95,10 +95,10 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
     return Drawn(
         fig,
         f"The upper panel shows, for each of {TOKENS} tokens, the weight that the token has at the "
-        f"last token. Under the constant decay of {gamma:g} the first token has the weight "
-        f"{constant[0]:.2f}, and the last token has the weight 1. Under the gated decay every "
-        f"token before token {reset:.0f} has the weight {gated[0]:.2f}. Token {reset:.0f} and all "
-        f"later tokens have the weight 1. Stars mark token {FACT}. The weight of token {FACT} is "
+        f"last token. Under the constant decay of {gamma:g} the weight of the first token is "
+        f"{constant[0]:.2f}, and that of the last token is 1. Under the gated decay every "
+        f"token before token {reset:.0f} has a weight of {gated[0]:.2f}. Token {reset:.0f} and all "
+        f"later tokens have a weight of 1. Stars mark token {FACT}. The weight of token {FACT} is "
         f"{facts[0]:.2f} under the constant decay, and {facts[1]:.2f} under the gated decay. "
         f"The lower panel shows the decay at each token. The constant decay is a horizontal line "
         f"at {gamma:g}. The gated decay is {kept:g} at token {reset:.0f} and 1 at all other "
@@ -190,9 +190,9 @@ def memory_of_decay(memory: float) -> Drawn:
         "distance in tokens on a logarithmic axis. The weight falls with the distance. A mark on "
         f"the curve is at the effective memory of {memory:.0f} tokens, where the weight is "
         f"{found['at_memory']:.2f}. The weight is one half at the half-life of {half:.1f} tokens. "
-        "Dots at the weight one half mark half-lives: rings for the eight heads of RetNet, and "
-        "filled dots for eight heads of ALiBi. The dots of each model are equally spaced, because "
-        "the half-life about doubles from one head to the next.",
+        "Dots where the weight is one half mark half-lives: rings for the eight heads of RetNet, "
+        "and filled dots for eight heads of ALiBi. The dots of each model are equally spaced, "
+        "because the half-life about doubles from one head to the next.",
     )
 
 

@@ -210,7 +210,7 @@ def repeated_writes(rate: float, length: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"A curve shows the answer to a key of norm {length:g} against the number of writes, from "
-        f"0 to {TIMES}. Every write stores the value 1 under this key at the rate {rate:g}. A "
+        f"0 to {TIMES}. Every write stores the value 1 under this key at rate {rate:g}. A "
         f"dotted line marks the value 1. Each write multiplies the error by {factor:.2f}, so the "
         f"answer {kind}.",
     )
@@ -396,10 +396,10 @@ def two_keys_count(angle: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Dots in the plane show a state of two channels after each pair of writes. The writes have "
-        f"the rate 2, and the two keys are {angle:g} degrees apart. All dots lie on a circle, "
-        "because each pair of writes rotates the state by twice the angle between the keys. The "
-        f"start is marked, and the state is {said}.",
+        "Dots in the plane show a state of two channels after each pair of writes. The rate "
+        f"of the writes is 2, and the two keys are {angle:g} degrees apart. All dots lie on "
+        "a circle, because each pair of writes rotates the state by twice the angle between the "
+        f"keys. The start is marked, and the state is {said}.",
     )
 
 
@@ -447,6 +447,6 @@ def noise_of_rates(load: float) -> Drawn:
         go.Figure(drawn, axes),
         "A curve shows the noise-to-signal ratio of the delta rule, divided by the ratio of a sum, "
         f"against the rate. The load, in pairs per channel, is {load:g}. The curve begins at 1 and "
-        f"falls to {least:.2f} at the rate {best:.2f}. From there the curve rises, and it crosses "
-        f"the dotted line of a sum, which is at 1, near the rate {worse:.2f}.",
+        f"falls to {least:.2f} at rate {best:.2f}. From there the curve rises, and it crosses "
+        f"the dotted line of a sum, which is at 1, near rate {worse:.2f}.",
     )
