@@ -59,7 +59,7 @@ env-book env-browser env-edit env-test:
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 	@echo '  PYTHON=, VENV=, TORCH= and PIP_ARGS= choose the interpreter, the environment, the PyTorch'
-	@echo '  build and further arguments for pip; see "Which PyTorch" in README.md. INSTALLER=pip does'
+	@echo '  build and further arguments for pip; see "Which PyTorch" in book/installing.md. INSTALLER=pip does'
 	@echo '  without uv; JUPYTER_ARGS= are further arguments for JupyterLab.'
 
 book: _build/book.stamp ## build the book and print the page to open

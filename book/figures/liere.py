@@ -151,10 +151,10 @@ def area_error(query: float, first: float, second: float) -> Drawn:
         panels(
             [triangle, sizes], height=370, across=0.12, margin={"l": 30, "r": 8, "t": 34, "b": 48}
         ),
-        f"On the left, a triangle with corners at the origin, a query at ({query:g}, 0) and a key "
-        f"at ({first:g}, {second:g}) is drawn. Its area is {area:.2f}. On the right, two bars show "
-        f"the size of LieRE's error, {error:.3f}, and the size of the leading term of this error, "
-        f"{leading:.3f}. The leading term is the area times the commutator.",
+        "The left panel shows a triangle with corners at the origin, a query at "
+        f"({query:g}, 0) and a key at ({first:g}, {second:g}). Its area is {area:.2f}. In the "
+        f"right panel two bars show the size of LieRE's error, {error:.3f}, and the size of the "
+        f"leading term of this error, {leading:.3f}. This term is the area times the commutator.",
     )
 
 
