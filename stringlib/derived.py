@@ -15,7 +15,7 @@ class Derived(nn.Module):
     Non-persistent buffers are not in the ``state_dict``, so loading does not restore them. After
     ``load_state_dict(assign=True)`` into a module on the meta device they would still have no
     memory, and after ``to_empty`` they would have arbitrary values. This class therefore calls
-    :meth:`_refill` after each such operation. If several modules share this module, ``to_empty``
+    ``_refill()`` after each such operation. If several modules share this module, ``to_empty``
     is applied to it several times, and the buffers are computed each time.
     """
 

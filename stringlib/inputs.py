@@ -14,7 +14,7 @@ from torch._subclasses import FakeTensor
 Layout = Literal["interleaved", "half"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 INTEGERS = (numbers.Integral, torch.SymInt)
-"""Types of integers: those of Python, and symbolic sizes, which ``torch.export`` passes."""
+"""The types of integers of Python, and that of symbolic sizes, which ``torch.export`` passes."""
 
 
 def require_name(name: str, value: object, known: Collection[str]) -> None:

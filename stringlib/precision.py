@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 WITHOUT_FLOAT64 = ("mps",)
-"""Types of devices that do not support float64: ``mps`` is the GPU of Apple."""
+"""Types of devices that do not support float64; ``mps`` is the GPU of Apple."""
 
 LEAST = -1e30
 """Finite substitute for log 0 = −∞, because the difference −∞ − (−∞) is not a number."""

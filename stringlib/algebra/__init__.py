@@ -1,7 +1,8 @@
 """Functions for structured matrices.
 
 There are functions for skew-symmetric, circulant, Toeplitz, Hadamard and random orthogonal
-matrices. :func:`universal_form` finds the common planes of commuting skew-symmetric matrices.
+matrices. :func:`~stringlib.algebra.universality.universal_form` finds the common planes of
+commuting skew-symmetric matrices.
 """
 
 from stringlib.algebra.circulant import (

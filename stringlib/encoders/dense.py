@@ -17,10 +17,10 @@ class DenseSTRING(STRING):
     This is the definition of STRING, :eq:`eq-string-generators`, as a reference for other encoders:
     ``DenseSTRING(encoder.generators())`` rotates as ``encoder`` does. Unlike other encoders,
     ``forward`` returns R(r)q and R(r)k, with the outer factor P. The cost is :math:`O(d^3)` per
-    token. :meth:`frequencies` and :meth:`basis` are found by
+    token. ``frequencies()`` and ``basis()`` are found by
     :func:`~stringlib.algebra.universality.universal_form`. So
     ``STRING(dense.frequencies(), dense.basis())`` rotates in the same way at :math:`O(d^2)` per
-    token, and after :meth:`fold` the encoder :meth:`folded` costs :math:`O(d)`. The generators are
+    token, and after ``fold()`` the encoder ``folded()`` costs :math:`O(d)`. The generators are
     fixed; nothing is learned.
 
     Args:

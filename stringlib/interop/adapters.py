@@ -391,7 +391,10 @@ class Rotated(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """Weight of the projection, for models that multiply by it: the product is rotated."""
+        """Return the weight of the projection, for models that multiply by it themselves.
+
+        The result of such a product is rotated.
+        """
         turning = self.linear.weight.as_subclass(_TurningWeight)
         turning.module = self
         return turning

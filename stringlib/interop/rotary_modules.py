@@ -29,7 +29,7 @@ STEP = 2.0**-6
 No pair rotates by half a turn in one step, and products with a power of two are exact.
 """
 CLOSE = 1e-5
-"""Largest difference that counts as rounding: float32 angles at positions below 8 have less."""
+"""Largest difference that counts as rounding; float32 angles up to position 8 have less."""
 FAR = 1 << 20
 """A position beyond the training length of nearly all models."""
 
@@ -61,7 +61,7 @@ WAYS += [Way(1)]
 
 
 class Form(NamedTuple):
-    """Form of the tables of a rotary module, as for :class:`~stringlib.interop.RotaryTables`.
+    """Form of the tables, as for :class:`~stringlib.interop.adapters.RotaryTables`.
 
     Attributes:
         layout: Order of the columns.

@@ -47,7 +47,7 @@ def add_rows(x: Tensor, positions: Tensor, table: Tensor) -> Tensor:
         table: One position vector (row) per position, ``(num_positions, dim)``.
 
     Returns:
-        The sums: float64, ``(seq, dim)``.
+        The sums, float64, ``(seq, dim)``.
 
     Source:
         Vaswani et al. 2017, section 3.5.

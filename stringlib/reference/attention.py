@@ -31,7 +31,7 @@ def softmax_attention(
         causal: If True, query i attends only to the keys 0 … i. Default: False.
 
     Returns:
-        Outputs of the heads: float64, ``(heads, seq, d_v)``.
+        Outputs of the heads, float64, ``(heads, seq, d_v)``.
 
     Source:
         Vaswani et al. 2017, equation 1.
@@ -63,7 +63,7 @@ def gate(y: Tensor, x: Tensor, w_theta: Tensor) -> Tensor:
             (elementwise), or ``(dim, 1)`` for one gate for all its channels (headwise).
 
     Returns:
-        The gated output: float64, ``(seq, d_v)``.
+        The gated output, float64, ``(seq, d_v)``.
 
     Source:
         Qiu et al. 2025.
@@ -110,7 +110,7 @@ def c_cosgate(
         causal: If True, token i attends only to the tokens 0 … i. Default: False.
 
     Returns:
-        The output of the layer: float64, ``(seq, dim)``.
+        The output of the layer, float64, ``(seq, dim)``.
     """
     x, w_q, w_k, w_v, w_o = (t.double() for t in (x, w_q, w_k, w_v, w_o))
     heads, d = r.shape

@@ -21,7 +21,7 @@ def build_skew_symmetric(param_vec: Tensor, d_model: int) -> Tensor:
         d_model: Number of rows and columns d.
 
     Returns:
-        S: float64, ``(d, d)``.
+        S, float64, ``(d, d)``.
 
     Raises:
         ValueError: If ``param_vec`` does not have d(d − 1)/2 entries.
@@ -44,7 +44,7 @@ def make_sparse_mask(d_model: int, f: float) -> Tensor:
         f: Fraction of the pairs to draw, from 0 to 1.
 
     Returns:
-        The drawn pairs (i, j) in increasing order: int64, ``(K, 2)`` with K = f d(d − 1)/2,
+        The drawn pairs (i, j) in increasing order, int64, ``(K, 2)`` with K = f d(d − 1)/2,
         rounded.
 
     Raises:
@@ -68,7 +68,7 @@ def build_sparse_skew_symmetric(param_vec: Tensor, chosen_indices: Tensor, d_mod
         d_model: Number of rows and columns d.
 
     Returns:
-        S: float64, ``(d, d)``.
+        S, float64, ``(d, d)``.
 
     Raises:
         ValueError: If the numbers of entries and of index pairs differ.

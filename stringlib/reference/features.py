@@ -22,7 +22,7 @@ def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
         matrix: The random vectors :math:`\omega_i`, one per row, ``(m, d)``.
 
     Returns:
-        The features: float64, ``(..., m)``.
+        The features, float64, ``(..., m)``.
 
     Source:
         Choromanski et al. 2021, lemma 1.
@@ -42,7 +42,7 @@ def hyperbolic_features(x: Tensor, matrix: Tensor) -> Tensor:
         matrix: The random vectors :math:`\omega_i`, one per row, ``(m, d)``.
 
     Returns:
-        The features of all :math:`\omega_i`, then those of all :math:`-\omega_i`: float64,
+        The features of all :math:`\omega_i`, then those of all :math:`-\omega_i`, float64,
         ``(..., 2m)``.
 
     Source:
@@ -69,7 +69,7 @@ def optimal_features(x: Tensor, matrix: Tensor, alpha: Tensor) -> Tensor:
         alpha: :math:`\alpha_l`, ``(d,)``, less than 1/4. From 1/8 on the variance is infinite.
 
     Returns:
-        The features: float64, ``(..., m)``.
+        The features, float64, ``(..., m)``.
 
     Source:
         Likhosherstov et al. 2022. Their features are for the Gaussian kernel; these are
@@ -94,7 +94,7 @@ def trigonometric_features(x: Tensor, matrix: Tensor) -> Tensor:
         matrix: The random vectors :math:`\omega_i`, one per row, ``(m, d)``.
 
     Returns:
-        All cosines, then all sines: float64, ``(..., 2m)``.
+        All cosines, then all sines, float64, ``(..., 2m)``.
 
     Source:
         Choromanski et al. 2021, section 2.3.
@@ -118,7 +118,7 @@ def circulant_project(x: Tensor, column: Tensor, signs: Tensor) -> Tensor:
         signs: s, the signs by which each block multiplies the channels first, ``(blocks, d)``.
 
     Returns:
-        The products of all blocks, one after the other: float64, ``(blocks * d,)``.
+        The products of all blocks, one after the other, float64, ``(blocks * d,)``.
     """
     parts = []
     for r, s in zip(column.double(), signs.double(), strict=True):
@@ -137,7 +137,7 @@ def circulant_projection_matrix(column: Tensor, signs: Tensor) -> Tensor:
         signs: s, the signs of the columns of each block, ``(blocks, d)``.
 
     Returns:
-        The blocks, one below the other: float64, ``(blocks * d, d)``.
+        The blocks, one below the other, float64, ``(blocks * d, d)``.
     """
     blocks, d = column.shape
     matrix = torch.zeros(blocks * d, d, dtype=torch.float64)
@@ -162,7 +162,7 @@ def circulant_favor_features(x: Tensor, column: Tensor, signs: Tensor, num_featu
         num_features: Number of features m, at most ``blocks * d``.
 
     Returns:
-        The features: float64, ``(num_features,)``.
+        The features, float64, ``(num_features,)``.
     """
     exponent = circulant_project(x, column, signs)[:num_features]
     half = x.double().square().sum() / 2
@@ -180,7 +180,7 @@ def circulant_features(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
         s: Signs of its columns, ``(d,)``.
 
     Returns:
-        The features: float64, ``(d,)``.
+        The features, float64, ``(d,)``.
     """
     return circulant_favor_features(x, r[None], s[None], len(x))
 
@@ -201,7 +201,7 @@ def circulant_gradient(x: Tensor, grad_output: Tensor, signs: Tensor) -> Tensor:
         signs: s, the signs of the block, ``(d,)``.
 
     Returns:
-        The gradient: float64, ``(d,)``.
+        The gradient, float64, ``(d,)``.
     """
     total = torch.zeros(x.shape[-1], dtype=torch.float64)
     for token, grad in zip(x.double(), grad_output.double(), strict=True):
@@ -222,7 +222,7 @@ def unit_circulant_column(phases: Tensor, size: int) -> Tensor:
         size: Length d of the column.
 
     Returns:
-        The column r: float64, ``(d,)``.
+        The column r, float64, ``(d,)``.
     """
     total = torch.zeros(size, dtype=torch.float64)
     n = torch.arange(size, dtype=torch.float64)
@@ -247,7 +247,7 @@ def simplex_circulant_column(phases: Tensor, size: int) -> Tensor:
         size: Length d of the column, at least 2.
 
     Returns:
-        The column r: float64, ``(size,)``.
+        The column r, float64, ``(size,)``.
     """
     total = torch.zeros(size, dtype=torch.float64)
     n = torch.arange(size, dtype=torch.float64)
@@ -274,7 +274,7 @@ def simplex_vertices(size: int) -> Tensor:
         size: Number of vectors d, at least 2.
 
     Returns:
-        One vector per row: float64, ``(d, d)``. The last channel of each vector is 0.
+        One vector per row, float64, ``(d, d)``. The last channel of each vector is 0.
 
     Source:
         Reid et al. 2023.
@@ -300,7 +300,7 @@ def hadamard_projection_matrix(diagonals: Tensor) -> Tensor:
         diagonals: The diagonals of :math:`D_1, D_2, D_3`, ``(3, D)`` with D a power of 2.
 
     Returns:
-        The projection: float64, ``(D, D)``.
+        The projection, float64, ``(D, D)``.
     """
     size = diagonals.shape[-1]
     transform = torch.zeros(size, size, dtype=torch.float64)

@@ -33,7 +33,7 @@ def linear_attention(
             numerator.
 
     Returns:
-        Outputs of the queries: float64, ``(heads, n, d_v)``.
+        Outputs of the queries, float64, ``(heads, n, d_v)``.
 
     Source:
         Katharopoulos et al. 2020.
@@ -78,7 +78,7 @@ def roformer_linear_attention(
         causal: If True, query i attends only to the keys 0 … i. Default: False.
 
     Returns:
-        Outputs of the queries: float64, ``(heads, seq, d_v)``.
+        Outputs of the queries, float64, ``(heads, seq, d_v)``.
 
     Raises:
         ValueError: If m is odd or the number of frequencies is not m / 2.
@@ -122,7 +122,7 @@ def cosine_attention(
         causal: If True, query i attends only to the keys 0 … i. Default: False.
 
     Returns:
-        Outputs of the queries: float64, ``(heads, seq, d_v)``.
+        Outputs of the queries, float64, ``(heads, seq, d_v)``.
     """
     heads, n, keys = *phi_q.shape[:2], phi_k.shape[1]
     weights = torch.zeros(n, keys, dtype=torch.float64)
@@ -150,7 +150,7 @@ def falling_weight(distances: Tensor, degree: int) -> Tensor:
             singular.
 
     Returns:
-        The weights, of which that at distance 0 is 1: float64, of the shape of ``distances``.
+        The weights, of which that at distance 0 is 1, float64, of the shape of ``distances``.
     """
     size = (degree + 1) // 2
 
@@ -193,7 +193,7 @@ def cosformer(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, eps: float 
         eps: Smallest denominator; smaller ones are replaced by it. Default: 1e-6.
 
     Returns:
-        Outputs of the queries: float64, ``(heads, seq, d_v)``.
+        Outputs of the queries, float64, ``(heads, seq, d_v)``.
 
     Source:
         Qin et al. 2022, section 3, and their code.

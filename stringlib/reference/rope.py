@@ -53,7 +53,7 @@ def rope_matrix(position: float, head_dim: int, base: float = 10000.0) -> Tensor
         base: Base b of the frequencies. Default: 10000.
 
     Returns:
-        R(t): float64, ``(d, d)``.
+        R(t), float64, ``(d, d)``.
 
     Raises:
         ValueError: If d is odd.
@@ -123,7 +123,7 @@ def mixed_start(head_dim: int, angle: float, base: float = 10.0) -> tuple[Tensor
         base: Base b of the lengths. Default: 10.
 
     Returns:
-        :math:`\theta^x` and :math:`\theta^y` in radians per unit of position: float64,
+        :math:`\theta^x` and :math:`\theta^y` in radians per unit of position, float64,
         ``(d // 2,)`` each.
 
     Raises:

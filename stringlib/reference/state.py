@@ -77,7 +77,7 @@ def state_space(A: Tensor, B: Tensor, C: Tensor, x: Tensor) -> Tensor:
         x: Inputs, ``(n, d)``.
 
     Returns:
-        The outputs: float64, ``(n, d)``.
+        The outputs, float64, ``(n, d)``.
 
     Source:
         Dao and Gu 2024.
@@ -193,7 +193,7 @@ def semiseparable_mask(a: Tensor) -> Tensor:
         a: Decay of each token, ``(n,)``.
 
     Returns:
-        The mask L: float64, ``(n, n)``.
+        The mask L, float64, ``(n, n)``.
 
     Source:
         Dao and Gu 2024.

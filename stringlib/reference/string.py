@@ -23,7 +23,7 @@ def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
         generators: Skew-symmetric generator :math:`A_i` of each coordinate, ``(coord_dim, d, d)``.
 
     Returns:
-        R(r) of each token: float64, ``(seq, d, d)``.
+        R(r) of each token, float64, ``(seq, d, d)``.
 
     Raises:
         ValueError: If there is not one generator for each coordinate.
@@ -58,7 +58,7 @@ def liere_first_error(a: Tensor, b: Tensor, generators: Tensor) -> Tensor:
         generators: Skew-symmetric generator :math:`A_i` of each coordinate, ``(coord_dim, d, d)``.
 
     Returns:
-        :math:`-\frac12 \sum_{i<j} (a_i b_j - a_j b_i)\,[A_i, A_j]`: float64, ``(d, d)``.
+        :math:`-\frac12 \sum_{i<j} (a_i b_j - a_j b_i)\,[A_i, A_j]`, float64, ``(d, d)``.
     """
     total = torch.zeros(generators.shape[1:], dtype=torch.float64)
     for i in range(len(generators)):
@@ -131,7 +131,7 @@ def circulant_string_matrix(positions: Tensor, coefficients: Tensor) -> Tensor:
             ``(heads, coord_dim, d)``.
 
     Returns:
-        One rotation per head and token: float64, ``(heads, seq, d, d)``.
+        One rotation per head and token, float64, ``(heads, seq, d, d)``.
 
     Source:
         Schenck et al. 2025, equation 11.
@@ -160,7 +160,7 @@ def parseval_logits(q: Tensor, k: Tensor, positions: Tensor, coefficients: Tenso
         coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
 
     Returns:
-        The logits, not divided by :math:`\sqrt d`: float64, ``(heads, seq, seq)``.
+        The logits, not divided by :math:`\sqrt d`, float64, ``(heads, seq, seq)``.
     """
     _require_coordinates(positions, coefficients)
     half_q, half_k = (encode_by_half_spectrum(x.double(), positions, coefficients) for x in (q, k))

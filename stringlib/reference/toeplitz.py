@@ -15,7 +15,7 @@ def toeplitz_matrix(c: Tensor) -> Tensor:
         c: One number per offset, :math:`c_{1-n}, \dots, c_{n-1}`, ``(2n - 1,)``.
 
     Returns:
-        C: ``(n, n)``, in the dtype of ``c``.
+        C, ``(n, n)``, in the dtype of ``c``.
     """
     n = (len(c) + 1) // 2
     matrix = torch.zeros(n, n, dtype=c.dtype)
@@ -38,7 +38,7 @@ def fft_toeplitz_matmul(c: Tensor, x: Tensor) -> Tensor:
         x: ``(n, d)`` or ``(..., n, d)``.
 
     Returns:
-        Cx: ``(..., n, d)``.
+        Cx, ``(..., n, d)``.
 
     Source:
         Luo et al. 2021, section 3.2; Gray 2006.
@@ -68,7 +68,7 @@ def nprf_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor) -> Ten
             ``(2n - 1,)`` or ``(..., 2n - 1)``.
 
     Returns:
-        Outputs of the queries: ``(..., n, d)``, in the dtype of the arguments.
+        Outputs of the queries, ``(..., n, d)``, in the dtype of the arguments.
 
     Source:
         Luo et al. 2021, algorithm 1.
@@ -99,7 +99,7 @@ def toeplitz_attention(
         causal: If True, query i attends only to the keys 0 … i. Default: False.
 
     Returns:
-        Outputs of the queries: float64, ``(n, d)``.
+        Outputs of the queries, float64, ``(n, d)``.
 
     Source:
         Luo et al. 2021, equation of section 3.1.
@@ -118,7 +118,7 @@ def grid_toeplitz_matrix(c: Tensor) -> Tensor:
         c: One number per offset in rows and columns, ``(2h - 1, 2w - 1)``.
 
     Returns:
-        C: ``(hw, hw)``, in the dtype of ``c``. Tokens are numbered row by row.
+        C, ``(hw, hw)``, in the dtype of ``c``. Tokens are numbered row by row.
     """
     h, w = (c.shape[0] + 1) // 2, (c.shape[1] + 1) // 2
     matrix = torch.zeros(h * w, h * w, dtype=c.dtype)

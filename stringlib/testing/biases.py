@@ -14,7 +14,7 @@ from stringlib.testing.modes import EAGER, Mode
 from stringlib.testing.modules import Held, holds_of_modules
 
 Make = Callable[..., RelativeBias]
-"""Function that returns the bias: ``make(dtype)``, with the same parameters at each call."""
+"""Function ``make(dtype)`` that returns the bias, with the same parameters at each call."""
 
 BIAS = Contract()
 

@@ -26,7 +26,7 @@ from stringlib.testing.modes import EAGER, Mode
 from stringlib.testing.modules import COPIES, Held, holds_of_modules
 
 Make = Callable[..., RotaryEncoder]
-"""Function that returns the encoder: ``make(dtype)``, with the same parameters at each call."""
+"""Function ``make(dtype)`` that returns the encoder, with the same parameters at each call."""
 
 ENCODER = Contract()
 
