@@ -33,7 +33,7 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
     """Return the cases of an encoder, one per shape that it accepts.
 
     Args:
-        make: As for :func:`~stringlib.testing.check_encoder`.
+        make: As for :func:`~stringlib.testing.check.check_encoder`.
 
     Returns:
         For the name of each case, a function ``make(dtype)`` that returns the encoder.
@@ -80,7 +80,7 @@ def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
     """Return the case of a bias.
 
     Args:
-        make: As for :func:`~stringlib.testing.check_bias`.
+        make: As for :func:`~stringlib.testing.check.check_bias`.
 
     Returns:
         For the name of the case, a function ``make(dtype)`` that returns the bias.
@@ -97,7 +97,7 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
     """Return name and case of a feature map.
 
     Args:
-        make: As for :func:`~stringlib.testing.check_feature_map`.
+        make: As for :func:`~stringlib.testing.check.check_feature_map`.
 
     Raises:
         TypeError: If ``make`` does not return a feature map.
@@ -133,7 +133,7 @@ def weight_case(make: Make) -> tuple[str, Weighted]:
     """Return name and case of a position weight.
 
     Args:
-        make: As for :func:`~stringlib.testing.check_weight`.
+        make: As for :func:`~stringlib.testing.check.check_weight`.
 
     Raises:
         TypeError: If ``make`` does not return a position weight.

@@ -152,7 +152,7 @@ COPIES: dict[str, Callable[[Make], nn.Module]] = {
     "made on meta, emptied and loaded": _from_meta,
     "made on meta and assigned": _assigned,
 }
-"""Ways to copy a module, by name: functions from its constructor to a module with the same numbers.
+"""Ways to copy a module, as functions from its constructor to a module with the same numbers.
 
 The name says what is done to the module, for messages.
 """
