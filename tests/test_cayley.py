@@ -1,4 +1,4 @@
-"""What is particular to Cayley-STRING: the solve, the support, what is inert or misplaced."""
+"""What is particular to Cayley-STRING: the solve, the support, what is redundant or misplaced."""
 
 import math
 

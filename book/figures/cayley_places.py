@@ -107,7 +107,7 @@ def heads_behind(stands: str, size: float) -> Drawn:
 
 @computed
 def _acting(first: Tensor, second: Tensor, third: Tensor) -> dict[str, Tensor]:
-    """Return the change of L along each kind of direction of S, and how many directions act."""
+    """Return the change of L along each kind of direction of S, and how many of them change L."""
     omega = torch.stack([first, second, third])
     one, other = torch.tensor(PLANES).unbind(-1)
     apart, together = (omega[one] - omega[other]).abs(), omega[one] + omega[other]
@@ -115,7 +115,7 @@ def _acting(first: Tensor, second: Tensor, third: Tensor) -> dict[str, Tensor]:
     moves = (speeds > 1e-9).double()
     return {
         "speeds": speeds,
-        "inert": torch.where(moves > 0, math.nan, 0 * speeds),
+        "redundant": torch.where(moves > 0, math.nan, 0 * speeds),
         "acting": 2 * moves.sum(),
         "tallest": speeds.amax(-1),
     }
@@ -127,7 +127,7 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
     At S = 0 the generator moves by the commutator of S with that of RoPE. Two directions of S
     rotate planes i and j against each other, and two with each other; along them the generator
     changes by twice the difference and twice the sum of the frequencies. The three directions that
-    rotate a plane within itself never act.
+    rotate a plane within itself never change it.
 
     Args:
         first: Frequency of the first plane.
@@ -135,7 +135,7 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
         third: Of the third.
 
     Returns:
-        A figure of a bar for every two directions, and crosses where they are inert.
+        A figure of a bar for every two directions, and crosses where they are redundant.
     """
     found = _acting(first, second, third)
     digits = "₁₂₃"
@@ -144,13 +144,13 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
     teal, red, acting = COLOURS["cayley"], PALETTE["red"], found["acting"]
     traces = [
         bars(kinds, found["speeds"], teal, "two directions of S", hover="%{y:.2f}"),
-        dots(kinds, found["inert"], red, "inert", symbol="x", size=11),
+        dots(kinds, found["redundant"], red, "redundant", symbol="x", size=11),
         dots([within], [0], red, symbol="x", size=11),
     ]
     axes = layout(
         height=360,
         margin={"l": 44, "r": 14, "t": 44, "b": 96},
-        title_text=f"{acting:.0f} of 15 directions of S act",
+        title_text=f"{acting:.0f} of 15 directions of S change L",
         xaxis={"tickangle": 0},
         yaxis=axis("change of L", -0.5, 10.4, dtick=2),
     )
@@ -158,10 +158,11 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
         go.Figure(traces, axes),
         "Six bars show the change of the generator of six channels per unit of change of S. For "
         "every pair of planes there is one bar for the difference of their frequencies and one for "
-        "the sum. Each bar stands for two directions of S. A cross marks directions that are "
-        "inert, and a last cross marks the directions within a plane, which are always inert. The "
-        f"frequencies of the three planes are {first:g}, {second:g} and {third:g}. The tallest bar "
-        f"has the height {found['tallest']:.1f}, and {acting:.0f} of the 15 directions act.",
+        "the sum. Each bar stands for two directions of S. A cross marks redundant directions, "
+        "along which the generator does not change. The directions within a plane, at the last "
+        "cross, are always redundant. The frequencies of the three planes are "
+        f"{first:g}, {second:g} and {third:g}. The tallest bar has the height "
+        f"{found['tallest']:.1f}, and {acting:.0f} of the 15 directions change the generator.",
     )
 
 
