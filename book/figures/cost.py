@@ -263,7 +263,7 @@ def other_machine(ridge: float, channels: int, numbers: str) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Largest share of a machine's multiplications that an attention can use, against the "
+        f"Largest share of a machine's multiplications that attention can use, against the "
         f"number of tokens, in {numbers}. The machine does {ridge:g} multiplications per byte "
         f"moved. The curve of softmax rises, and reaches 100% at {whole:,.0f} tokens. The line of "
         f"a state with {channels:.0f} channels is flat at {state:.0%}.",
