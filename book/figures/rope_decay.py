@@ -128,8 +128,9 @@ def decay_curves(dim: int, base: float) -> Drawn:
         go.Figure(curves, axes),
         "Four curves are drawn against the distance, from 1 to ten million tokens, for "
         f"{dim} channels and the base {base:,.0f}. Both axes are logarithmic. The first curve is "
-        "the size of the mean of the waves, and the second is the size of its integral. The other "
-        "two curves are the two laws of the integral. The mean follows the integral up to the "
+        "the absolute value of the mean of the waves, and the second is that of the integral. The "
+        "other two curves are approximations of the integral, a logarithm below the base and a "
+        "multiple of 1/t beyond it. The mean follows the integral up to the "
         f"horizon at {leaves:.0f} tokens, which a vertical line marks. Beyond the horizon the "
         "mean fluctuates, and at the largest distances its root mean square is about "
         f"{floor:.3f}, which a grey line marks. The integral falls logarithmically up to "
