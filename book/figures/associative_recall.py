@@ -274,10 +274,10 @@ def match_estimates(pairs: int, features: int) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Relative error of the estimate of a match against the number of random features, for "
-        f"{pairs:.0f} pairs. On two logarithmic axes the error is a straight line that falls. With "
-        f"{features:,.0f} features the error is {here:,.1f} times the true value. The error is as "
-        f"large as the true value with {needed:,.0f} features.",
+        f"Relative error of the estimated similarity of a match, against the number of random "
+        f"features, for {pairs:.0f} pairs. On two logarithmic axes the error is a straight line "
+        f"that falls. With {features:,.0f} features the error is {here:,.1f} times the true value. "
+        f"The error is as large as the true value with {needed:,.0f} features.",
     )
 
 

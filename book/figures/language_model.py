@@ -390,8 +390,8 @@ def lead_by_step(step: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits per byte below {said(BASE)} on training batches, against the training step, one "
-        f"curve for each of {len(names)} models. A curve above 0 means fewer bits than "
+        f"Advantage over {said(BASE)} in bits per byte of training batches, against the training "
+        f"step, one curve for each of {len(names)} models. A curve above 0 means fewer bits than "
         f"{said(BASE)}. At step {step:,g} the highest curve is that of "
         f"{pick(found['best'], *spoken)}, at {first:+.2f}. The lowest curve is that of "
         f"{pick(found['worst'], *spoken)}, at {last:+.2f}.",

@@ -312,8 +312,8 @@ def performer_places(
         go.Figure(traces, axes),
         f"Accuracy of performers with {features} features at known and at new positions of the "
         f"canvas. One row has no encoding, and {len(ways) - 1} rows have an encoding. Large marks "
-        f"are {'the ' if seed == 'mean' else ''}{said}. The highest accuracy at known positions is "
-        f"{at_known[0]:.2f}, for {_way(at_known[1])}. At new positions the highest accuracy is "
+        f"show {'the ' if seed == 'mean' else ''}{said}. At known positions the highest accuracy "
+        f"is {at_known[0]:.2f}, for {_way(at_known[1])}. At new positions the highest accuracy is "
         f"{at_new[0]:.2f}, for {_way(at_new[1])}, and the lowest is {least[0]:.2f}, for "
         f"{_way(least[1])}.",
     )
