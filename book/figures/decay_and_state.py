@@ -190,8 +190,8 @@ def memory_of_decay(memory: float) -> Drawn:
         "distance in tokens on a logarithmic axis. The weight falls with the distance. A mark on "
         f"the curve is at the effective memory of {memory:.0f} tokens, where the weight is "
         f"{found['at_memory']:.2f}. The weight is one half at the half-life of {half:.1f} tokens. "
-        "Dots where the weight is one half mark half-lives: rings for the eight heads of RetNet, "
-        "and filled dots for eight heads of ALiBi. The dots of each model are equally spaced, "
+        "Rings mark the half-lives of the eight heads of RetNet, and filled dots mark the "
+        "half-lives of eight heads of ALiBi. The marks of each model are equally spaced, "
         "because the half-life about doubles from one head to the next.",
     )
 
@@ -248,8 +248,8 @@ def products_of_decays(decay: float) -> Drawn:
         f"Three lines show logarithms (base 10) against the token, on a logarithmic axis. Every "
         f"token has the decay {decay:g}. The line of the running product Γ falls. The line of the "
         "reciprocal 1/Γ rises until it reaches the dotted line of the largest float32 number at "
-        f"token {last:,.0f}. The weight of a key {BACK} tokens back, the product of a Γ and a "
-        f"1/Γ, is a horizontal line that also ends at token {last:,.0f}.",
+        f"token {last:,.0f}. The weight of a key {BACK} tokens back, the product of Γ at the "
+        f"query and 1/Γ at the key, is a horizontal line that also ends at token {last:,.0f}.",
     )
 
 
