@@ -359,5 +359,5 @@ def seeds_by_block(
         f"with means and 95% intervals. The highest mean is {best_mean:.2f} ({best}), and the "
         f"lowest is {worst_mean:.2f} ({worst}). Lines join the two accuracies of each seed. From "
         f"{_size(one)} to {_size(other)} the mean changes by {gain:+.2f}, and {better} of "
-        f"{count} seeds become better (p = {p:.3f}).",
+        f"{count} seeds have a higher accuracy (p = {p:.3f}).",
     )

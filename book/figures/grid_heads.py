@@ -64,7 +64,7 @@ def mean_of_heads(spread: float) -> Drawn:
     Every head starts as :eq:`eq-grid-start`; the mean goes to a mean of Bessel functions.
 
     Args:
-        spread: Degrees over which their directions are spread evenly; 90 are all there are.
+        spread: Degrees over which the directions of the heads are spread evenly, at most 90.
 
     Returns:
         A figure of a map of offsets, and of the score along a row and along a diagonal.
@@ -312,7 +312,11 @@ def _called(name: str) -> str:
     return display(one) + (", two heads" if one != name else "")
 
 
-TASKS = {"one": "task one", "two": "task two", "two-content": "task two with content"}
+TASKS = {
+    "one": "task one (one neighbour)",
+    "two": "task two (two neighbours)",
+    "two-content": "task two with content",
+}
 SIZES = {"as trained": "of the training size", "12 × 12": "of 12 × 12 patches"}
 
 

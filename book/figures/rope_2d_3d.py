@@ -156,7 +156,7 @@ RESOLUTION_CONVENTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 CONVENTIONS_SAID = {
     "count patches": "neighbouring patches are one unit apart, as in training",
     "scale": "coordinates are scaled so that the image has the same width as in training",
-    "pin the corners": "coordinates are scaled so that the corner patches keep theirs",
+    "pin the corners": "coordinates are scaled, and the corner patches keep their coordinates",
 }
 
 
