@@ -537,7 +537,12 @@ def weight_errors(
         "than uniform weights on all seeds."
         for n in sorted(first)
     ]
-    told += [f"{listed(never)} did not become better on all seeds."] if never else []
+    if never:
+        verb = "is" if len(never) == 1 else "are"
+        told.append(
+            f"With up to {sizes[-1]} features {listed(never)} {verb} not better than uniform "
+            "weights on all seeds."
+        )
     return Drawn(
         go.Figure(drawn, axes),
         "Five curves show the error of the attention weights, divided by the error of uniform "
