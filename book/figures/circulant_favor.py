@@ -205,7 +205,7 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
     return Drawn(
         fig,
         f"Three panels for {of_vector} and the squared length {square:g}. {flipped} "
-        "The two upper panels show bars: at the left the entries of the vector after the signs, at "
+        "The two upper panels show bars: on the left the entries of the vector after the signs, on "
         "the right its cyclic autocorrelation at the shifts 0 to 15. At the shifts 1 to 15 the "
         f"absolute value of the autocorrelation is at most {found['apart']:.2f}. The lower panel "
         "shows three curves of the error against the number of rows, from 1 to 16. All three "
@@ -537,7 +537,12 @@ def weight_errors(
         "than uniform weights on all seeds."
         for n in sorted(first)
     ]
-    told += [f"{listed(never)} did not become better on all seeds."] if never else []
+    if never:
+        verb = "is" if len(never) == 1 else "are"
+        told.append(
+            f"With up to {sizes[-1]} features {listed(never)} {verb} not better than uniform "
+            "weights on all seeds."
+        )
     return Drawn(
         go.Figure(drawn, axes),
         "Five curves show the error of the attention weights, divided by the error of uniform "

@@ -361,11 +361,11 @@ def features_needed(temperature: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Three curves show the number of features that beats uniform attention against the squared "
-        f"norm t, from 0.1 to 8, on logarithmic axes. A dotted line at {DIM}, the number of "
-        f"channels, lies below all three curves. At t = {temperature:g} FAVOR+ with independent "
-        f"rows needs {favor:,.0f} features, and FAVOR++ (least variance) needs {optimal:,.0f}. The "
-        f"third map, FAVOR+ (hyperbolic), needs {both:,.0f} features there. The curve of FAVOR+ is "
+        "Three curves show the number of features needed to beat uniform attention, against the "
+        f"squared norm t, from 0.1 to 8, on logarithmic axes. A dotted line at {DIM}, the number "
+        f"of channels, lies below all three curves. At t = {temperature:g} FAVOR+ with independent "
+        f"rows needs {favor:,.0f} features, FAVOR++ (least variance) needs {optimal:,.0f}, and "
+        f"FAVOR+ (hyperbolic) needs {both:,.0f}. The curve of FAVOR+ with independent rows is "
         "lowest near t = 0.64. From t = 2 on all curves rise steeply, and the curve of FAVOR++ "
         "rises the least.",
     )
@@ -601,6 +601,6 @@ def causal_habits(factor: float) -> Drawn:
         f"key is multiplied by {factor:g}. If the scales are kept, the first 11 outputs do not "
         "depend on the last key. If the scales are forgotten, these 11 outputs are wrong by up to "
         f"{forgotten:.2f}. If the maximum is taken too early and a constant is added, the 11 "
-        f"outputs are wrong by up to {habits:.2f}. The longer the last key is, the closer this "
-        "third curve comes to a dashed line, which shows the average of the values so far.",
+        f"outputs are wrong by up to {habits:.2f}. The longer the last key is, the closer these "
+        "outputs come to a dashed line, which shows the average of the values so far.",
     )
