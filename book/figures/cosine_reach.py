@@ -1,4 +1,4 @@
-"""How strongly weights prefer near tokens, within the horizon, beyond it, and with more copies."""
+"""How strongly weights prefer nearby tokens, up to the horizon and beyond, and with more copies."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def nearest_share(nearest: int) -> Drawn:
         "The upper panel shows four weights against the distance, from 0 to 1,000 tokens. The "
         "first weight is constant. The cosine is flat at distance 0 and falls to 0 at 1,000 "
         "tokens. The positive form is flat at distance 0 too, and lies below the cosine. The "
-        "fixed decay falls fastest and is near 0 from 250 tokens on. The lower panel shows, with "
-        f"one bar for each weight, the share of the total weight that the nearest {nearest:.0f} "
+        "fixed decay falls fastest and is close to 0 beyond 250 tokens. The lower panel shows, "
+        f"with one bar for each weight, what share of the total weight the nearest {nearest:.0f} "
         f"tokens get. This share is {even:.1%} without a weight, {wave:.1%} with the cosine, "
         f"{positive:.1%} with the positive form, and {decay:.1%} with the decay.",
     )
@@ -339,7 +339,7 @@ def weighed_values(weight: str, token: int) -> Drawn:
         f"key get, for the query at position {token:.0f} of {TOKENS} tokens. The chosen weight is "
         f"{SPOKEN[chosen]}. The last value of the key is {held}, and the bar of {held} {height}. "
         "The lower panel shows the accuracy of eight seeds with each of seven weights. In each row "
-        "eight dots are the seeds, and a line is the accuracy that the weight allows. The accuracy "
+        "eight dots are the seeds, and a line marks the accuracy that the weight allows. Accuracy "
         "is lowest without a weight and highest with the decay. In the shaded row, that of the "
         f"chosen weight, the dots lie between {min(seeds):.3f} and {max(seeds):.3f}, and the line "
         f"is at {allows:.3f}.",

@@ -161,8 +161,8 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
             "A dashed line, the mean over draws, falls as one divided by the square root of the "
             "number of rows."
             if random
-            else "The drift is the same at every number, because this feature map has no random "
-            "rows."
+            else "The drift is the same at every number of rows, because this feature map has no "
+            "random rows."
         ),
     )
 
@@ -318,8 +318,8 @@ def near_the_pole(angle: float) -> Drawn:
         go.Figure(drawn, axes),
         "Two curves show the output of the first of two tokens with the values 1 and -1 against "
         "the rotation per token, from 0 to 360 degrees. A grey band from -1 to 1 marks the range "
-        "in which a weighted mean has to lie. Divided by its own denominator, the output leaves "
-        f"this band and has a pole at 180 degrees. At {angle:g} degrees the denominator is "
+        "in which a weighted mean has to lie. Divided by the sum of the rotated products, the "
+        f"output leaves this band and has a pole at 180 degrees. At {angle:g} degrees this sum is "
         f"{denominator:.4f}, and the output is {output:,.1f}. With the numerator alone rotated, "
         f"the output at this angle is {found['alone']:.2f}, and its curve stays between 0 and 1.",
     )
