@@ -404,7 +404,7 @@ bookLive.add("walk", (box, _, about) => {
     state: {
       paint: SKY, keys: ["read"], first: 2, reads: true,
       now: () => STRAIGHT.causal.map((row, m) => (m < s.read ? row : row.map(() => 0))),
-      left: () => map(" (never stored)"), right: () => (s.read ? "State S + φ(k)vᵀ: φ(k) of " + quoted(s.read - 1) + " at the left, its v above" : "State S (8 × 8): empty"),
+      left: () => map(" (never stored)"), right: () => (s.read ? "State S + φ(k)vᵀ: φ(k) of " + quoted(s.read - 1) + " on the left, its v above" : "State S (8 × 8): empty"),
       draw: (canvas) => { const none = range(D).fill(0); drawNumbers(canvas, outer(fk, v, SIX.map((n) => Number(n < s.read))), { most: 3.2, across: "channel of v", down: "feature of k", side: s.read ? fk[s.read - 1] : none, above: s.read ? times(3, v[s.read - 1]) : none }); },
       controls: () => [button("Read the next word", () => { s.read = Math.min(N, s.read + 1); s.mark = s.read - 1; }, { primary: true, off: () => s.read === N })],
       under: (i) => (i < s.read ? "read" : ""),
