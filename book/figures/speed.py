@@ -233,7 +233,7 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
         height=660,
         title_text=told,
         xaxis=marks.axis(
-            "time of stringlib ÷ time of the peer", math.log10(0.012), math.log10(4), type="log",
+            "time, stringlib ÷ peer", math.log10(0.012), math.log10(4), type="log",
             tickvals=ticks, ticktext=[f"{x:g}" for x in ticks],
         ),
         yaxis=marks.axis(

@@ -55,7 +55,7 @@ notebooks/23_speed: memory of attention
 """The page that is found first or second, and what is asked."""
 AMONG_THREE = """
 book/bring_your_own: custom encoder
-book/choose: a roatry encoder for images
+book/choose | notebooks/20_vision_transformer: a roatry encoder for images
 book/corrections: errors in the paper
 book/notation: symbol kappa
 book/released_models | notebooks/24_in_models: add an encoder to a pretrained model
