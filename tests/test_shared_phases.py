@@ -1,4 +1,4 @@
-"""What blocks read of positions is as narrow as may be."""
+"""The phases that blocks share: their dtype, and which encoders have them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from stringlib.encoders.string import Phases
+from stringlib import CayleySTRING, RoPE
+from stringlib.encoders.string import STRING, Phases
 from stringlib.models.blocks import Block, phases_of
 
 DTYPES = {
@@ -21,10 +22,19 @@ POSITIONS = torch.arange(3)[:, None]
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_phases_are_of_the_tokens_dtype_and_of_float32_at_least(dtype: torch.dtype) -> None:
     """Angles are computed in float64; products with all tokens and layers need no more digits."""
-    blocks = nn.ModuleList([Block(8, 2, encoder="cayley")]).to(dtype)
+    fixed = STRING(RoPE(4).frequencies(), CayleySTRING(4).basis().detach())
+    blocks = nn.ModuleList([Block(8, 2, encoder=fixed)]).to(dtype)
     (read,) = phases_of(blocks, POSITIONS, torch.zeros(1, 3, 8, dtype=dtype))
     assert isinstance(read, Phases)
     assert read.basis is not None
     assert read.turns.dtype == read.basis.dtype == DTYPES[dtype]
     exact = blocks[0].attention.encoder.phases(POSITIONS)
     assert torch.equal(exact.to(dtype).turns, exact.turns.to(DTYPES[dtype]))
+
+
+def test_only_encoders_without_parameters_share_their_phases() -> None:
+    """Parameters are read where their block runs, which may be the only place where they are."""
+    blocks = nn.ModuleList([Block(8, 2, encoder="cayley"), Block(8, 2, encoder="rope")])
+    learned, fixed = phases_of(blocks, POSITIONS, torch.zeros(1, 3, 8))
+    assert learned is POSITIONS
+    assert isinstance(fixed, Phases)
