@@ -71,7 +71,8 @@ def test_the_drawn_lengths_are_those_of_ptolemy_and_the_curve_is_the_weight() ->
         assert drawn == pytest.approx({**cosines, "BC": math.sin(a), "AD": math.sin(b)}, abs=1e-12)
         row = CosineWeight(12).matrix(13, 13)[at["query"]].tolist()
         assert list(figure.data[6].y)[::4] == pytest.approx(row, abs=1e-12)
-        assert f"BD is the weight, {row[at['key']]:.2f}" in text
+        said = f"diagonal BD is the weight of this key for this query, {row[at['key']]:.2f}."
+        assert said in text
 
 
 def test_the_points_are_attention_and_its_gate() -> None:
