@@ -214,7 +214,9 @@ class Reader:
 def reload_until(page: Any, condition: str) -> None:
     """Load a page again until a JavaScript condition holds, five times at most.
 
-    Chromium hands on what one page stored to the next page only after a moment.
+    Chromium hands on what one page stored to the next page only after a moment. A condition that
+    something is gone must say that it is gone from the storage too: without this, the condition
+    holds before the page has read the storage.
     """
     for _ in range(5):
         if page.evaluate(condition):

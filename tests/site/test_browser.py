@@ -327,7 +327,7 @@ def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
     page.locator(".book-continue").wait_for(state="attached")
     page.evaluate("localStorage.removeItem('book-reader')")  # as its button does
     page.goto((site / ROPE).as_uri())
-    reload_until(page, f"!{CHOSEN}")
+    reload_until(page, f"!({GUESSES}) && !{CHOSEN}")
     assert box.locator("input:is(:disabled, :checked)").count() == 0
 
 
@@ -348,7 +348,7 @@ def test_the_front_page_leads_back_to_where_the_reader_was(fresh: Reader, site: 
     for _ in range(2):
         assert not start.is_visible()
         page.reload()
-        reload_until(page, f"{START}.hidden")
+        reload_until(page, f"!localStorage.getItem('book-reader') && {START}.hidden")
 
 
 def test_a_claim_opens_what_it_rests_on(plain: Any, site: Path) -> None:
