@@ -153,6 +153,15 @@ def test_a_cache_of_selected_rows_is_one_of_its_own(
     assert longer.keys.shape[0] == len(rows)
 
 
+@torch.no_grad()
+def test_selected_rows_of_an_empty_cache() -> None:
+    layer, x = layer_of("rope"), torch.randn(1, 3, 24)
+    empty = layer.init_state(2, 20)
+    out, state = read(layer, x, empty._replace(keys=empty.keys[:1], values=empty.values[:1]))
+    assert state.keys.shape[0] == 1
+    torch.testing.assert_close(out, layer(x), rtol=0, atol=2e-6)
+
+
 def test_a_state_of_inference_mode_serves_outside_of_it() -> None:
     layer, x = layer_of("rope"), torch.randn(2, 4, 24)
     with torch.inference_mode():

@@ -109,7 +109,7 @@ class KeyValueCache(NamedTuple):
     def _may_write(self, slots: Slots, keys: Tensor, length: int) -> bool:
         """Return whether the slot behind this cache is free, and of the kind of the new keys."""
         pairs = (self.keys, slots.keys), (self.values, slots.values)
-        if self.length and any(not _is_beginning(x, memory) for x, memory in pairs):
+        if any(not _is_beginning(x, memory) for x, memory in pairs):
             return False  # somebody has selected rows of a batch, or replaced the keys
         same = slots.keys.dtype == keys.dtype and slots.keys.device == keys.device
         writable = torch.is_inference_mode_enabled() or not slots.keys.is_inference()
@@ -129,8 +129,11 @@ def _beginning(slots: Slots, mask: Tensor | None, kind: str) -> KeyValueCache:
 
 def _is_beginning(x: Tensor, memory: Tensor) -> bool:
     """Return whether ``x`` is a view of the first tokens of a memory."""
-    same = x.shape[:-2] == memory.shape[:-2] and x.stride() == memory.stride()
-    return same and x.data_ptr() == memory.data_ptr()
+    if x.shape[:-2] != memory.shape[:-2]:
+        return False
+    if not x.shape[-2]:  # no tokens have no address
+        return True
+    return x.stride() == memory.stride() and x.data_ptr() == memory.data_ptr()
 
 
 def _can_share(keys: Tensor) -> bool:
