@@ -172,10 +172,19 @@ def test_a_state_of_inference_mode_serves_outside_of_it() -> None:
 
 
 @torch.no_grad()
-def test_another_dtype_than_that_of_the_room() -> None:
+def test_values_are_not_rounded_to_the_dtype_of_earlier_values() -> None:
+    keys, values = torch.randn(2, 1, 2, 3, 4)
+    cache = KeyValueCache(keys, values.bfloat16(), None).with_room(9)
+    longer = cache.extended(keys, values, None)
+    assert torch.equal(longer.values[..., 3:, :], values)
+    assert cache.values.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_another_dtype_than_that_of_the_room(grad: bool) -> None:
     layer, x = layer_of("rope"), torch.randn(2, 4, 24)
     state = layer.init_state(2, 20)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.set_grad_enabled(grad), torch.autocast("cpu", torch.bfloat16):
         for i in range(4):
             out, state = read(layer, x[:, i : i + 1], state)
     assert cache_of(state).keys.dtype == torch.bfloat16

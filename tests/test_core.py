@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from stringlib import (
     SoftmaxAttention,
     ViT,
 )
+from stringlib.attention.projections import PROJECTIONS
 
 HEADS, N, D = 6, 7, 8
 
@@ -54,7 +56,7 @@ def test_softmax_attends_to_rotated_keys(causal: bool, kv_heads: int) -> None:
     with torch.no_grad():
         encoder.entries.normal_()
     out, cache = SoftmaxAttention(encoder, causal=causal)(q, k, v)
-    assert cache.keys.shape == k.shape
+    assert cache.keys.shape == k.shape if causal else cache is None
     k, v = (x.repeat_interleave(HEADS // kv_heads, -3) for x in (k, v))
     weights = (rotated(encoder, q) @ rotated(encoder, k).mT / math.sqrt(D)).exp()
     expected = averaged(weights.tril() if causal else weights, v)
@@ -135,6 +137,54 @@ def test_a_state_continues(core: SoftmaxAttention | LinearAttention) -> None:
     torch.testing.assert_close(torch.cat(parts, -2), whole, rtol=0, atol=1e-12)
 
 
+def test_a_core_takes_only_a_state_of_its_own() -> None:
+    q, k, v = draw()
+    cosine = LinearAttention(ELUFeatures(), None, CosineWeight(20), causal=True)
+    _, state = cosine(q, k, v)
+    _, cache = SoftmaxAttention(RoPE(D), causal=True)(q, k, v)
+    other = LinearAttention(ELUFeatures(), None, CosineWeight(30), causal=True)
+    with pytest.raises(ValueError, match=r"CosineWeight\(30.*CosineWeight\(20"):
+        other(q, k, v, state=state)
+    with pytest.raises(TypeError, match="state must be a LinearState, got KeyValueCache"):
+        cosine(q, k, v, state=cache)
+    with pytest.raises(TypeError, match="state must be a KeyValueCache, got LinearState"):
+        SoftmaxAttention(RoPE(D), causal=True)(q, k, v, state=state)
+    with pytest.raises(ValueError, match="softmax with ALiBi"):
+        SoftmaxAttention(ALiBi(HEADS), causal=True)(q, k, v, state=cache)
+    for core, given in (
+        (SoftmaxAttention(RoPE(D)), cache),
+        (LinearAttention(ELUFeatures(), None, CosineWeight(20)), state),
+    ):
+        with pytest.raises(ValueError, match="state must be None"):
+            core(q, k, v, state=given)
+    other.weight = CosineWeight(20)  # the same parts as those that made the state
+    other(q, k, v, state=state)
+
+
+@pytest.mark.parametrize("projection", [*PROJECTIONS])
+@pytest.mark.parametrize("heads", [1, HEADS])
+def test_a_state_belongs_to_its_random_features(projection: str, heads: int) -> None:
+    q, k, v = (x.float() for x in draw())
+    make = partial(FavorFeatures, D, 16, projection, heads)
+    core, other = (LinearAttention(make(), causal=True) for _ in range(2))
+    _, state = core(q, k, v)
+    core(q, k, v, state=state)
+    with pytest.raises(ValueError, match="random features"):
+        other(q, k, v, state=state)
+    other.load_state_dict(core.state_dict())
+    _, later = other(q, k, v, state=state)
+    chosen = later._replace(  # beams: entries of a batch selected from every tensor
+        sums=later.sums[[1, 1, 0]],
+        log_scale=later.log_scale[[1, 1, 0]],
+        drawn=later.drawn[[1, 1, 0]],
+    )
+    core(*(x[[1, 1, 0]] for x in (q, k, v)), state=chosen)
+    core.half()(*(x.half() for x in (q, k, v)), state=state)
+    other.features.redraw()
+    with pytest.raises(ValueError, match="random features"):
+        other(q, k, v, state=later)
+
+
 def test_a_grid_gives_the_positions() -> None:
     q, k, v = (x[..., :6, :] for x in draw())
     by_default, _ = SoftmaxAttention(AxialRoPE(D, 2), grid=(2, 3))(q, k, v)
@@ -144,7 +194,7 @@ def test_a_grid_gives_the_positions() -> None:
     assert torch.equal(by_default, given)
     with pytest.raises(ValueError, match="positions must be given"):
         SoftmaxAttention(AxialRoPE(D, 2))(q, k, v)
-    with pytest.raises(ValueError, match="one row for each of the 6 tokens of q"):
+    with pytest.raises(ValueError, match="one row for each of the 6 tokens of the queries"):
         SoftmaxAttention(AxialRoPE(D, 2))(q, k, v, positions[:5])
 
 

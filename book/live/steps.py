@@ -73,9 +73,9 @@ class Stepped(nn.Module):
         state: LinearState | KeyValueCache
         if "keys" in mine:
             read = (torch.arange(self.room) < place).expand(many, attention.heads, self.room)
-            state = KeyValueCache(mine["keys"], mine["values"], read, attention.core.kind())
+            state = KeyValueCache(mine["keys"], mine["values"], read, attention.core.kind)
         else:
-            state = LinearState(mine["sums"], mine.get("scale"), self.room, attention.core.kind())
+            state = LinearState(mine["sums"], mine.get("scale"), self.room, attention.core.kind)
         return ShiftedState(mine["key"], state) if "key" in mine else state
 
     def _parts(self, states: tuple[State, ...]) -> dict[str, Tensor]:

@@ -95,23 +95,27 @@ class KeyValueCache(NamedTuple):
         if mask is not None or self.mask is not None:
             masks = _or_all(self.mask, mask, self.keys), _or_all(mask, self.mask, keys)
             mask = torch.cat(masks, -1)
-        if not _can_share(keys) or (self.length and self.keys.dtype != keys.dtype):
+        converted = self.length > 0 and any(a.dtype != b.dtype for a, b in pairs)
+        if not _can_share(keys) or converted:
+            if not self.length:  # an empty cache may have another dtype
+                return KeyValueCache(keys, values, mask, self.kind)
             both = torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2)
             return KeyValueCache(*both, mask, self.kind)
         slots, length = self.slots, self.length + keys.shape[-2]
-        if slots is None or not self._may_write(slots, keys, length):
+        if slots is None or not self._may_write(slots, keys, values, length):
             room = max(length + length // 4, LEAST_ROOM, 0 if slots is None else slots.room)
             begun = self.keys.to(keys.dtype), self.values.to(values.dtype)
             slots = Slots(*begun, room)
         slots.write(keys, values)
         return _beginning(slots, mask, self.kind)
 
-    def _may_write(self, slots: Slots, keys: Tensor, length: int) -> bool:
+    def _may_write(self, slots: Slots, keys: Tensor, values: Tensor, length: int) -> bool:
         """Return whether the slot behind this cache is free, and of the kind of the new keys."""
         pairs = (self.keys, slots.keys), (self.values, slots.values)
         if any(not _is_beginning(x, memory) for x, memory in pairs):
             return False  # somebody has selected rows of a batch, or replaced the keys
-        same = slots.keys.dtype == keys.dtype and slots.keys.device == keys.device
+        same = (slots.keys.dtype, slots.values.dtype) == (keys.dtype, values.dtype)
+        same = same and slots.keys.device == keys.device
         writable = torch.is_inference_mode_enabled() or not slots.keys.is_inference()
         return same and writable and slots.filled == self.length and length <= slots.room
 

@@ -23,45 +23,119 @@ from stringlib.attention.softmax import continued_softmax
 from stringlib.attention.weights import LinearState, PositionWeight, described
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import Phases, RotaryEncoder
-from stringlib.inputs import require_kind_of_state, require_same_tokens
+from stringlib.inputs import finds, require_kind_of_state, require_same_tokens
 from stringlib.positions import grid_positions
 
 
+PARTS = ("features", "weight", "encoder", "roll", "rotate")
+"""Attributes of a core that determine what it computes, and to which states it belongs."""
+
+
 class AttentionCore(nn.Module):
-    """Base of the two cores: positions of the tokens, and checks of a state.
+    """Base class of the two cores: positions of the tokens, and states.
 
     Args:
         causal: If True, a token attends only to itself and to earlier tokens.
         grid: ``(rows, columns)`` of an image, whose positions are the default.
+
+    Attributes:
+        kind: Description of the parts, by which a core recognises its states.
     """
 
-    state_type: type[Any] = LinearState
+    state_type: type[Any]
     encoder: RotaryEncoder | RelativeBias | None
     roll: Roll | None
+    kind: str
 
     def __init__(self, causal: bool, grid: tuple[int, int] | None) -> None:
         super().__init__()
         self.causal, self.grid = causal, grid
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        positions: Tensor | Phases | None = None,
+        *,
+        tokens: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        state: Any = None,
+    ) -> tuple[Tensor, Any]:
+        """Return the outputs of the heads, and the state after the last token.
+
+        Args:
+            q: Queries, ``(..., heads, n, d)``.
+            k: Keys, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
+            v: Values, ``(..., kv_heads, n, d_v)``.
+            positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
+                after the tokens of ``state``, or the positions of the grid. Integers for a roll.
+            tokens: The tokens of the layer, ``(..., n, dim)``, from which a learned weight
+                computes its decays. Default: ``q``.
+            key_mask: False for padding, ``(..., n)`` or ``(..., heads, n)``.
+            state: The state of the earlier tokens. Default: None, there are no earlier tokens.
+
+        Returns:
+            The outputs, ``(..., heads, n, d_v)``, and the state: a
+            :class:`~stringlib.attention.cache.KeyValueCache` of softmax attention, a
+            :class:`~stringlib.attention.weights.LinearState` of linear attention, or None if the
+            core has no state.
+
+        Raises:
+            TypeError: If the state is of the other core.
+            ValueError: If the core has no state, or if the state is of a core with other parts.
+        """
+        if state is not None:
+            self.require_state(state)
+        at = self.located(q, positions, state)
+        out, after = self._attend(q, k, v, at, tokens, key_mask, state)
+        return out, None if after is None else self._labelled(after, state)
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+    ) -> tuple[Tensor, Any]:
+        """Return outputs and state; ``at`` is what :meth:`located` returns."""
+        raise NotImplementedError
 
     @property
     def has_state(self) -> bool:
         """Whether the core can continue from the state that earlier tokens left."""
         return self.causal
 
-    def kind(self) -> str:
-        """Return the words by which a state is recognised as one of this core."""
+    def require_state(self, state: Any) -> None:
+        """Raise unless the core has a state, and ``state`` is None or one of its own."""
+        if not self.has_state:
+            raise ValueError(
+                "state must be None, and return_state False, unless the layer is causal and does "
+                f"not rotate features; got a layer with causal={self.causal}"
+            )
+        if state is not None:
+            if not isinstance(state, self.state_type):
+                expected = self.state_type.__name__
+                raise TypeError(f"state must be a {expected}, got {type(state).__name__}")
+            require_kind_of_state(state.kind, self.kind)
+
+    def _labelled(self, after: Any, before: Any) -> Any:
+        """Return the state after the tokens with what the core recognises it by."""
+        return after._replace(kind=self.kind)
+
+    def _description(self) -> str:
+        """Return ``kind`` for the parts that the core has now."""
         if isinstance(self.encoder, RotaryEncoder):
             return " with a rotary encoder"  # of any class: after folding, the keys are the same
         return "" if self.encoder is None else f" with {type(self.encoder).__name__}"
 
-    def located(
-        self, name: str, x: Tensor, positions: Tensor | Phases | None, state: Any = None
-    ) -> Any:
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute. If it is a part, the core is of another kind from now on."""
+        super().__setattr__(name, value)
+        if name in PARTS and "kind" in vars(self):
+            self.kind = self._description()
+
+    def located(self, q: Tensor, positions: Tensor | Phases | None, state: Any = None) -> Any:
         """Return the positions in the form in which they are applied.
 
         Args:
-            name: What an error message calls ``x``.
-            x: Vectors of the tokens, ``(..., heads, n, channels)``.
+            q: Vectors of the tokens, ``(..., heads, n, channels)``.
             positions: ``(..., n, coord_dim)``, phases of the encoder, or None for the default.
             state: The state of earlier tokens, or None.
 
@@ -74,39 +148,25 @@ class AttentionCore(nn.Module):
         if isinstance(positions, Phases):
             return positions
         if positions is None:
-            positions = self._default_positions(
-                x, 1 if encoder is None else encoder.coord_dim, state
-            )
+            coord_dim = 1 if encoder is None else encoder.coord_dim
+            positions = self._default_positions(q, coord_dim, state)
         if encoder is None:
             return positions
-        require_same_tokens(name, x, "positions", positions)
-        return encoder.phases(positions).to(x.dtype)
+        require_same_tokens("the queries", q, "positions", positions)
+        return encoder.phases(positions).to(q.dtype)
 
-    def _default_positions(self, x: Tensor, coord_dim: int, state: Any) -> Tensor:
+    def _default_positions(self, q: Tensor, coord_dim: int, state: Any) -> Tensor:
         """Return 0, 1, 2, … after the tokens of a state, or the positions of the grid."""
-        n, before = x.shape[-2], 0 if state is None else state.length
+        n, before = q.shape[-2], 0 if state is None else state.length
         if coord_dim == 1:
-            return torch.arange(before, before + n, device=x.device)[:, None]
+            return torch.arange(before, before + n, device=q.device)[:, None]
         if self.grid is None or coord_dim != 2:
             raise ValueError(
                 f"positions must be given, (..., {n}, {coord_dim}), for an encoder of "
                 f"{coord_dim} coordinates, got None"
             )
-        positions = grid_positions(*self.grid, device=x.device)
+        positions = grid_positions(*self.grid, device=q.device)
         return positions[before : before + n] if self.causal else positions
-
-    def require_state(self, state: Any) -> None:
-        """Raise unless the core has a state, and ``state`` is None or one of its kind."""
-        if not self.has_state:
-            raise ValueError(
-                "state must be None, and return_state False, unless the layer is causal and does "
-                f"not rotate features; got a layer with causal={self.causal}"
-            )
-        if state is not None:
-            if not isinstance(state, self.state_type):
-                expected = self.state_type.__name__
-                raise TypeError(f"state must be a {expected}, got {type(state).__name__}")
-            require_kind_of_state(state.kind, self.kind())
 
 
 class SoftmaxAttention(AttentionCore):
@@ -139,41 +199,19 @@ class SoftmaxAttention(AttentionCore):
         super().__init__(causal, grid)
         self.encoder, self.roll = encoder, None
         self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
+        self.kind = self._description()
 
-    def kind(self) -> str:
-        """Return the words by which a cache is recognised as one of this core."""
-        return f"softmax{super().kind()}"
+    def _description(self) -> str:
+        """Return ``kind`` for the parts that the core has now."""
+        return f"softmax{super()._description()}"
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        positions: Tensor | Phases | None = None,
-        *,
-        tokens: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        state: KeyValueCache | None = None,
-    ) -> tuple[Tensor, KeyValueCache]:
-        """Return the outputs of the heads, and the cache that now contains the new keys.
-
-        Args:
-            q: Queries, ``(..., heads, n, d)``.
-            k: Keys, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
-            v: Values, ``(..., kv_heads, n, d_v)``.
-            positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
-                after the tokens of ``state``, or the positions of the grid.
-            tokens: Not used; see :class:`LinearAttention`.
-            key_mask: False for padding, ``(..., n)`` or ``(..., heads, n)``.
-            state: The cache of earlier tokens, for a causal core.
-
-        Returns:
-            ``(..., heads, n, d_v)`` and a :class:`~stringlib.attention.cache.KeyValueCache`.
-        """
-        phases = self.located("q", q, positions, state)
-        if phases is not None:
-            q, k = rotated(self.encoder, q, k, phases, whole=False)
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+    ) -> tuple[Tensor, KeyValueCache | None]:
+        """Rotate queries and keys or compute the bias, and return the outputs of softmax."""
         bias = self.encoder if isinstance(self.encoder, RelativeBias) else None
+        if at is not None:
+            q, k = rotated(self.encoder, q, k, at, whole=False)
         return continued_softmax(q, k, v, bias, self.causal, key_mask, state)
 
 
@@ -203,6 +241,8 @@ class LinearAttention(AttentionCore):
         torch.Size([2, 6, 10, 64])
     """
 
+    state_type = LinearState
+
     def __init__(
         self,
         features: FeatureMap,
@@ -227,6 +267,7 @@ class LinearAttention(AttentionCore):
         self.features, self.roll, self.encoder = features, roll, encoder
         self.rotate = "roll" if roll is not None else side_of_rotation(encoder, features, rotate)
         self.weight = None if weight is None else self._adopted(weight)
+        self.kind = self._description()
 
     @property
     def has_state(self) -> bool:
@@ -234,42 +275,17 @@ class LinearAttention(AttentionCore):
         recurrent = self.weight is None or self.weight.has_state
         return self.causal and self.rotate != "after" and recurrent
 
-    def kind(self) -> str:
-        """Return the words by which a state is recognised as one of this core."""
+    def _description(self) -> str:
+        """Return ``kind`` for the parts that the core has now."""
         parts = (self.features, self.weight, self.roll)
-        return " with ".join(described(p) for p in parts if p is not None) + super().kind()
+        words = " with ".join(described(p) for p in parts if p is not None)
+        return words + super()._description()
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        positions: Tensor | Phases | None = None,
-        *,
-        tokens: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        state: LinearState | None = None,
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
     ) -> tuple[Tensor, LinearState | None]:
-        """Return the outputs of the heads, and the state after the last token.
-
-        Args:
-            q: Queries, ``(..., heads, n, d)``.
-            k: Keys, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
-            v: Values, ``(..., kv_heads, n, d_v)``.
-            positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
-                after the tokens of ``state``, or the positions of the grid. Integers for a roll.
-            tokens: The tokens of the layer, ``(..., n, dim)``, from which a learned weight
-                computes its decays. Default: ``q``.
-            key_mask: False for padding, ``(..., n)`` or ``(..., heads, n)``.
-            state: The state of earlier tokens, for a causal core.
-
-        Returns:
-            ``(..., heads, n, d_v)`` and a :class:`~stringlib.attention.weights.LinearState`, or
-            None if the core has no state.
-        """
-        phi, encoder = self.features, self.encoder
-        at = self.located("q", q, positions, state)
-        weight = CONSTANT
+        """Apply positions and feature map, and return the weighted sums."""
+        phi, encoder, weight = self.features, self.encoder, CONSTANT
         if self.weight is not None:
             weight = self.weight(q if tokens is None else tokens, key_mask)
         if phi.scale != 1:
@@ -305,6 +321,21 @@ class LinearAttention(AttentionCore):
                 f"got {True if state is None else 'one'}"
             )
         super().require_state(state)
+        own = None if state is None or state.drawn is None else self.features.drawn()
+        if own is not None and finds(own, lambda x: x != state.drawn.to(x)):
+            raise ValueError(
+                "state: the random features of this layer are not those that made the state. "
+                "Begin with state=None after features.redraw(), and continue a state only in the "
+                "layer that returned it"
+            )
+
+    def _labelled(self, after: Any, before: Any) -> LinearState:
+        """Return the state after the tokens with what the core recognises it by."""
+        drawn = self.features.drawn() if before is None else before.drawn
+        if before is None and drawn is not None:
+            drawn = drawn.clone().expand(*after.sums.shape[:-2], -1)
+        state: LinearState = after._replace(kind=self.kind, drawn=drawn)
+        return state
 
     def _adopted(self, weight: PositionWeight) -> PositionWeight:
         """Return the weight, or raise if it cannot be combined with the other parts."""
@@ -348,7 +379,7 @@ def rotated(
         # the queries of one key head as a batch, so that the phases of this head serve them all
         q, k = q.unflatten(-3, (-1, group)).transpose(-4, -3), k.unsqueeze(-4)
         phases = phases._replace(turns=phases.turns.unsqueeze(-5))
-    if whole:
+    if whole and phases.basis is not None:
         q, k = encoder.rotate(q, phases), encoder.rotate(k, phases)
     else:
         q, k = encoder(q, k, phases)

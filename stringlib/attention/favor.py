@@ -124,6 +124,11 @@ class FavorFeatures(FeatureMap):
         """
         self.projection.redraw(generator)
 
+    def drawn(self) -> Tensor | None:
+        """Return up to 16 random numbers of each W, ``(heads, 16)``; None if all are trained."""
+        numbers = next(self.projection.buffers(), None)
+        return None if numbers is None else numbers.flatten(1)[:, :16]
+
     @checked
     def forward(
         self, x: Floats[Tensor, "... heads n self.head_dim"], is_query: bool = True

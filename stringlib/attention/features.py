@@ -51,6 +51,15 @@ class FeatureMap(nn.Module):
         """
         return self(k, is_query=False), None
 
+    def drawn(self) -> Tensor | None:
+        """Return some of the random numbers of the map, ``(1 or heads, count)``.
+
+        A state of causal attention contains them, so that it is not continued with other random
+        features. The base class returns None: there are no random numbers, or training changes
+        them.
+        """
+        return None
+
 
 class IdentityFeatures(FeatureMap):
     r"""Identity feature map :math:`\phi(x) = x`, as in RetNet and GLA.

@@ -14,60 +14,66 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.core import SoftmaxAttention
-from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.encoders.string import RotaryEncoder
 from stringlib.precision import at_least_float32, without_autocast
 
 
-def projected(layer: Any, x: Tensor, at: Any) -> tuple[Tensor, Tensor, Any]:
+def projected(layer: Any, x: Tensor, positions: Any, state: Any) -> tuple[Tensor, Tensor, Any]:
     """Project the tokens to queries and keys, in the basis of the encoder if that is faster.
 
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         x: Tokens, ``(..., seq, dim)``.
-        at: Phases of the encoder, or integer positions for a roll, or None.
+        positions: Positions of the tokens, phases of the encoder, or None.
+        state: The state of the earlier tokens, or None.
 
     Returns:
         Queries, ``(..., seq, heads * head_dim)``, keys, ``(..., seq, kv_heads * head_dim)``, and
-        ``at``. If queries and keys are already in the basis of the encoder, the returned phases
-        have no basis, so that it is not applied again.
+        positions for the core. If queries and keys are already in the basis of the encoder, these
+        are phases without the basis, so that it is not applied again.
     """
-    basis = at.basis if isinstance(at, Phases) else None
-    if basis is None or not is_faster(layer, x, at, basis):
+    if not is_faster(layer, x):
+        return layer.to_q(x), layer.to_k(x), positions
+    if state is not None:
+        layer.core.require_state(state)
+    at = layer.core.located(x.unsqueeze(-3), positions, state)
+    basis = at.basis
+    # phases of another encoder have other shapes; the core will raise an error
+    fits = basis is not None and basis.shape[-1] == layer.head_dim
+    if not fits or at.turns.shape[-4] != layer.core.encoder.heads:
         return layer.to_q(x), layer.to_k(x), at
     q, k = (folded_linear(linear, x, basis) for linear in (layer.to_q, layer.to_k))
     return q, k, at._replace(basis=None)
 
 
-def is_faster(layer: Any, x: Tensor, at: Phases, basis: Tensor) -> bool:
-    """Return whether to multiply the basis P with the weights instead of with the tokens.
+def is_faster(layer: Any, x: Tensor) -> bool:
+    """Return whether to multiply a basis P of the encoder with the weights instead of the tokens.
 
-    True if this is allowed and, by the shapes, faster.
+    True if this is exact and, by the shapes, faster.
 
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         x: Tokens, ``(..., seq, dim)``.
-        at: Phases of the encoder.
-        basis: The basis P of the phases.
     """
     encoder = layer.core.encoder
-    if not isinstance(layer.core, SoftmaxAttention):
-        return False  # P cancels in the logits of softmax, but not in a feature map
-    if at.turns.shape[-4] != encoder.heads or basis.shape[-1] != layer.head_dim:
-        return False  # phases of another encoder, for which the encoder will raise an error
+    # P cancels in the logits of softmax, but not in a feature map
+    if not isinstance(layer.core, SoftmaxAttention) or not isinstance(encoder, RotaryEncoder):
+        return False
     # A compiled graph must not depend on the number of tokens. With a shift, the last key is stored
     # in the state, always in the same basis.
     if torch.compiler.is_compiling() or layer.shift is not None:
         return False
-    linears = layer.to_q, layer.to_k
-    plain = encoder.basis_first and all(type(linear) is nn.Linear for linear in linears)
-    if not plain or any(_is_hooked(module) for module in (*linears, encoder)):
-        return False  # an adapter, or a hook that expects queries and keys in the usual basis
     # Merging is faster if the batch has more tokens than channels. We measured the time of a layer
     # with P in the weights, divided by the time with P on the tokens (CPU, one thread, Cayley and
     # circulant STRING, dim 256 to 768; first with gradients, then without). Half as many tokens as
     # channels: 1.02 to 1.09, 1.03 to 1.15. As many tokens as channels: .96 to 1.00, .98 to 1.01.
     # Twice as many: .90 to .97, .89 to .97. Four times as many: .86 to .94, .93 to .95.
-    return x.numel() > int(layer.dim) ** 2
+    if x.numel() <= int(layer.dim) ** 2:
+        return False
+    linears = layer.to_q, layer.to_k
+    plain = encoder.basis_first and all(type(linear) is nn.Linear for linear in linears)
+    # an adapter, or a hook, expects queries and keys in the usual basis
+    return plain and not any(_is_hooked(module) for module in (*linears, encoder))
 
 
 def folded_linear(linear: nn.Linear, x: Tensor, basis: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.core import AttentionCore
+from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, projected
 from stringlib.attention.gate import Gate
@@ -25,9 +25,6 @@ from stringlib.precision import at_least_float32
 from stringlib.spec import Floats, Positive, Reals, checked, require
 
 State = LinearState | KeyValueCache | ShiftedState
-PARTS = ("features", "weight", "encoder", "roll", "rotate")
-"""Attributes of the core that the layer has too."""
-
 RENAMED = "key_heads is now called kv_heads; the old name is removed in the next version"
 
 
@@ -213,14 +210,14 @@ class MultiHeadAttention(nn.Module):
                 state, or if ``state`` comes from another kind of layer.
         """
         self._require(x, positions)
-        if state is not None or return_state:
-            self._require_state(state)
+        if return_state:
+            self.core.require_state(None)
         v = self._split(self.to_v(x))
         out, after = self._attended(x, v, positions, key_mask, state)
         if self.gate is not None:
             out = self.gate(out, x)
         out = self.to_out(out.transpose(-3, -2).flatten(-2))
-        return (out, self._of_its_kind(after)) if return_state else out
+        return (out, after) if return_state else out
 
     @checked
     def attention_weights(
@@ -330,9 +327,10 @@ class MultiHeadAttention(nn.Module):
         """Return the outputs of the heads, ``(..., heads, seq, d_v)``, and the state or None."""
         before = last = None
         if self.shift is not None and state is not None:
+            if not isinstance(state, ShiftedState):
+                raise TypeError(f"state must be a ShiftedState, got {type(state).__name__}")
             before, state = state
-        at = self.core.located("x", x.unsqueeze(-3), positions, state)
-        q, k, at = projected(self, x, at)
+        q, k, positions = projected(self, x, positions, state)
         q, k = self._split(q), self._split(k)
         if self.shift is not None:
             k, last = self.shift(k, before, key_mask)
@@ -340,7 +338,7 @@ class MultiHeadAttention(nn.Module):
             # so that qᵀk/√d is τ cos(q, k)
             norm = ((self.log_temperature / 2).exp() * self.head_dim**0.25)[:, None, None]
             q, k = _with_norm(q, norm.repeat_interleave(self.group, 0)), _with_norm(k, norm)
-        out, after = self.core(q, k, v, at, tokens=x, key_mask=key_mask, state=state)
+        out, after = self.core(q, k, v, positions, tokens=x, key_mask=key_mask, state=state)
         return out, after if after is None or last is None else ShiftedState(last, after)
 
     def _require(self, x: Tensor, positions: Tensor | Phases | None) -> None:
@@ -350,21 +348,6 @@ class MultiHeadAttention(nn.Module):
             require_places("x", x, positions.turns, own=4)
         elif positions is not None:
             require_places("x", x, positions)
-
-    def _require_state(self, state: Any) -> None:
-        """Raise unless the layer has a state, and ``state`` is None or one of its kind."""
-        if self.shift is not None and state is not None:
-            if not isinstance(state, ShiftedState):
-                raise TypeError(f"state must be a ShiftedState, got {type(state).__name__}")
-            state = state.rest
-        self.core.require_state(state)
-
-    def _of_its_kind(self, state: Any) -> State:
-        """Return the state with the words that identify this kind of layer."""
-        kind = self.core.kind()
-        if isinstance(state, ShiftedState):
-            return state._replace(rest=state.rest._replace(kind=kind))
-        return state._replace(kind=kind)
 
 
 def _with_room(state: Any, tokens: int) -> Any:

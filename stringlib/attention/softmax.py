@@ -95,10 +95,10 @@ def softmax_attention(
     # the fused kernel needs exactly one batch dimension, also in the mask; otherwise PyTorch falls
     # back to the n × n matrix
     batch = math.prod(lead[:-1])
-    q, k, v = (
+    q, k, v = [
         x.expand(*lead[:-1], heads, *x.shape[-2:]).reshape(batch, heads, *x.shape[-2:])
         for x, heads in ((q, group * lead[-1]), (k, lead[-1]), (v, lead[-1]))
-    )
+    ]
     if mask is not None and len(lead) > 2 and mask.ndim > 3:
         mask = mask.expand(*lead[:-1], *mask.shape[-3:]).flatten(0, -4)
     elif mask is not None and mask.ndim == 3:
@@ -128,10 +128,11 @@ def continued_softmax(
     causal: bool,
     key_mask: Tensor | None,
     cache: KeyValueCache | None,
-) -> tuple[Tensor, KeyValueCache]:
+) -> tuple[Tensor, KeyValueCache | None]:
     """Return the outputs of softmax attention for new tokens, and the cache extended by them.
 
-    The new tokens attend to the tokens of the cache and to each other.
+    The new tokens attend to the tokens of the cache and to each other. Without ``causal`` there is
+    no cache.
 
     Args:
         q: Queries of the new tokens, ``(..., heads, n, d)``.
@@ -144,8 +145,12 @@ def continued_softmax(
         cache: The cache of the earlier tokens, or None.
 
     Returns:
-        Outputs, ``(..., heads, n, d_v)``, and the cache with the keys and values of all tokens.
+        Outputs, ``(..., heads, n, d_v)``, and the cache with the keys and values of all tokens, or
+        None if not causal.
     """
+    if not causal:
+        added = None if bias is None else bias(q.shape[-2], k.shape[-2])
+        return softmax_attention(q, k, v, added, key_mask=key_mask), None
     if key_mask is not None:
         key_mask = per_head(key_mask, q.shape[:-1], q.device).expand(q.shape[:-1])
     before, n = 0 if cache is None else cache.length, q.shape[-2]
@@ -155,7 +160,5 @@ def continued_softmax(
         # query i is at position before + i, but the causal mask of the kernel starts at position 0
         later = torch.ones(n, cache.length, dtype=torch.bool, device=q.device).triu(before + 1)
         added = (q.new_zeros(()) if added is None else added).masked_fill(later, -math.inf)
-    out = softmax_attention(
-        q, cache.keys, cache.values, added, causal and not before, key_mask=cache.mask
-    )
+    out = softmax_attention(q, cache.keys, cache.values, added, not before, key_mask=cache.mask)
     return out, cache

@@ -49,12 +49,15 @@ class LinearState(NamedTuple):
         length: Number of tokens so far.
         kind: Description of the layer or weight that made the state. A layer or weight with a
             different description raises an error. Default: empty, which is not checked.
+        drawn: Some of the random numbers of the feature map, ``(..., heads, count)``. A layer with
+            other random features raises an error on the CPU. Default: None, which is not checked.
     """
 
     sums: Tensor
     log_scale: Tensor | None
     length: int
     kind: str = ""
+    drawn: Tensor | None = None
 
 
 class Factors(NamedTuple):
@@ -319,6 +322,8 @@ def common_scale(key_scale: Tensor, causal: bool, before: Tensor | None = None) 
     key_scale = key_scale.detach()  # a common factor cancels, so it needs no gradient
     if not causal:
         return key_scale.amax(-1, keepdim=True).clamp(min=LEAST)
+    if before is not None and key_scale.shape[-1] == 1:  # one token: no running maximum
+        return torch.maximum(key_scale, before[..., None].to(key_scale.dtype))
     common = key_scale.cummax(-1).values.clamp(min=LEAST)
     return common if before is None else torch.maximum(common, before[..., None].to(common.dtype))
 
@@ -331,7 +336,10 @@ def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
         before: c after the earlier tokens, ``(...)``. Default: None, there are none.
     """
     first = common[..., :1] if before is None else before[..., None].to(common.dtype)
-    previous = torch.cat([first.expand_as(common[..., :1]), common[..., :-1]], -1)
+    if common.shape[-1] == 1:
+        return first - common
+    # cut after joining: an exported program has no slice of n - 1 tokens, which could be none
+    previous = torch.cat([first.expand_as(common[..., :1]), common], -1)[..., :-1]
     return previous - common
 
 

@@ -85,9 +85,11 @@ def causal_sums(
     Returns:
         The sums, ``(..., n, d_u)``, and the state after the last token, ``(..., m, d_u)``.
     """
+    n = u.shape[-2]
+    if n == 1 and mode is None and state is not None:
+        return step(q, k, u, log_decay, state)
     if log_decay is None:
         return _plain_sums(q, k, u, mode, state)
-    n = u.shape[-2]
     given = [q, k, u, log_decay] if state is None else [q, k, u, log_decay, state]
     batch_shape = common_shape(*(x.shape[:-2] for x in given))
     if state is None:
@@ -95,7 +97,7 @@ def causal_sums(
     state = state.expand(*batch_shape, *state.shape[-2:])
     if n == 0:
         return q @ state, state
-    if mode == "recurrent" or (mode is None and n == 1):
+    if mode == "recurrent":
         return _token_by_token(q, k, u, log_decay, state)
     size = chunk_size(u, DECAY_CHUNK, mode)
     if log_decay.shape[-1] > 1 or torch.compiler.is_compiling():  # a compiler fuses this form
@@ -183,13 +185,31 @@ def _chunk(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tenso
     return torch.baddbmm(torch.bmm(q, state), own, u), torch.baddbmm(state, k.mT, u)
 
 
+def step(
+    q: Tensor, k: Tensor, u: Tensor, log_decay: Tensor | None, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the sum and the state after one token, equation :eq:`eq-decay-state`.
+
+    Args:
+        q: The query, ``(..., 1, m)``.
+        k: The key, ``(..., 1, m)``.
+        u: The vector to be added, ``(..., 1, d_u)``.
+        log_decay: The logarithm of the decay, ``(..., 1, 1)`` or ``(..., 1, m)``; None for 0.
+        state: The state before the token, ``(..., m, d_u)``.
+    """
+    if log_decay is not None:
+        state = log_decay.exp().mT * state
+    state = torch.addcmul(state, k.mT, u)
+    return q @ state, state
+
+
 def _token_by_token(
     q: Tensor, k: Tensor, u: Tensor, log_decay: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
-    keep, sums = log_decay.exp(), []
-    for t in range(u.shape[-2]):
-        state = keep[..., t, :, None] * state + k[..., t, :, None] * u[..., t, None, :]
-        sums.append(q[..., t, None, :] @ state)
+    sums = []
+    for token in zip(*(x.split(1, -2) for x in (q, k, u, log_decay)), strict=True):
+        found, state = step(*token, state)
+        sums.append(found)
     return torch.cat(sums, -2), state
 
 
