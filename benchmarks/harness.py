@@ -119,6 +119,7 @@ class Suite:
         work: Family → what it has to do at a shape, at least.
         peers: The distributions whose versions are recorded.
         ladders: Shapes that differ in length alone, with what is compared along them.
+        modes: Without gradients, with them, or both.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Suite:
     work: Mapping[str, Callable[[Shape], Work]]
     peers: Sequence[str]
     ladders: Sequence[Ladder] = ()
+    modes: tuple[str, ...] = MODES
 
     def said(self) -> list[str]:
         """Return the goals in words."""
@@ -291,7 +293,7 @@ def _missing(
     for shape in shapes:
         todo = [
             (count, mode)
-            for count, mode in itertools.product(threads, MODES)
+            for count, mode in itertools.product(threads, suite.modes)
             if (shape.name, count, mode) not in there
         ]
         if not todo:
