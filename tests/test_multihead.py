@@ -622,7 +622,3 @@ def test_calls_that_do_not_fit_the_layer() -> None:
     for match, call in bad:
         with pytest.raises(ValueError, match=match):
             call()
-    with pytest.raises(TypeError, match="horizn is no option of any part of a layer, got 8"):
-        MultiHeadAttention(DIM, HEADS, horizn=8)
-    with pytest.raises(TypeError, match="head_dim of attention 'favor' is for the layer to say"):
-        MultiHeadAttention(DIM, HEADS, attention="favor", head_dim=3)

@@ -21,7 +21,7 @@ from tests.refusals import refusals
 @pytest.mark.parametrize("encoder", [None, *ENCODERS, "alibi", "sinusoidal", "learned"])
 def test_one_axis_and_three(encoder: str | None, pool: str, size: str) -> None:
     if encoder == "rope" and size == "volume":
-        with pytest.raises(ValueError, match="coord_dim must be 1 for rope, got 3; axial takes"):
+        with pytest.raises(ValueError, match="coord_dim must be 1 for encoder 'rope', got 3"):
             vision_model("gate", size, encoder=encoder, pool=pool)
         return
     model = vision_model("gate", size, encoder=encoder, pool=pool)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.multihead import State
+from stringlib.attention.registry import FIXED
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
@@ -19,11 +20,13 @@ from stringlib.inputs import per_head, require_places, require_same_device
 from stringlib.models.blocks import (
     Block,
     Blocks,
+    block_options,
     initialize,
     phases_of,
     require_known,
     share_encoders,
 )
+from stringlib.parts import known_options
 from stringlib.spec import Count0, Indices, NotNegative, Positions, checked
 
 
@@ -82,6 +85,7 @@ class LanguageModel(Blocks):
         (torch.Size([8, 100, 256]), torch.Size([8, 105]))
     """
 
+    @known_options(block_options, FIXED | {"causal": "a language model is always causal"})
     @checked
     def __init__(
         self,

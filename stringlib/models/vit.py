@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
+from stringlib.attention.registry import FIXED
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
@@ -18,11 +19,13 @@ from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import (
     Block,
     Blocks,
+    block_options,
     initialize,
     phases_of,
     require_known,
     share_encoders,
 )
+from stringlib.parts import known_options
 from stringlib.positions import grid_positions
 from stringlib.spec import Floats, Positions, checked
 
@@ -91,6 +94,7 @@ class ViT(Blocks):
         torch.Size([8, 10])
     """
 
+    @known_options(block_options, FIXED)
     @checked
     def __init__(
         self,
