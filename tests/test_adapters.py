@@ -659,7 +659,10 @@ test_what_does_not_fit_is_named = refusals(
         r"position_ids must have shape .* \(2, batch, seq\), got \(3, 1, 5\)",
     ),
     (lambda: RotaryTables(RoPE(D))(X), "position_ids must have .* got None"),
-    (lambda: RotaryTables(RoPE(D, heads=2)), "heads must be 1 for tables"),
+    (
+        lambda: RotaryTables(RoPE(D, heads=2)),
+        "encoder must have heads=1 for tables, .* got heads=2",
+    ),
     (
         lambda: RotaryTables({"a": RoPE(D), "b": RoPE(D)})(X, IDS, "c"),
         "layer_type must be one of a, b, got 'c'",

@@ -100,5 +100,5 @@ test_what_does_not_fit_a_constructor_is_named = refusals(
         r"basis must have shape \(2, 6, 6\)",
     ),
     (lambda: RoPE(7), "head_dim must be even and positive .channels rotate in pairs., got 7"),
-    (lambda: DenseSTRING(torch.eye(4)[None, None]), r"skew-symmetric.* 2.0e\+00 of that of L"),
+    (lambda: DenseSTRING(torch.eye(4)[None, None]), r"skew-symmetric.* 2.0e\+00 ‖L‖"),
 )

@@ -75,8 +75,8 @@ def make_encoder(
     require_known_options(f"encoder {name!r}", options, named(ENCODERS[name]))
     if made.coord_dim != coord_dim:
         raise ValueError(
-            f"coord_dim must be {made.coord_dim} for encoder {name!r}, got {coord_dim}. Use "
-            "'axial', the same rotations on a grid."
+            f"coord_dim must be {made.coord_dim} for encoder {name!r}, got {coord_dim}. Encoder "
+            "'axial' is RoPE for several coordinates."
         )
     return made
 

@@ -100,12 +100,7 @@ class RotaryTables(nn.Module):
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
         for each in by_type.values():
             require("encoder", each, RotaryEncoder)
-            if each.heads != 1:
-                raise ValueError(
-                    f"heads must be 1 for tables, which all heads share, got {each.heads}"
-                )
-            if each.head_dim % 2:
-                raise ValueError(f"head_dim must be even for tables, got {each.head_dim}")
+            each._require_tables()
             if layout == "axes" and each.head_dim % (2 * each.coord_dim):
                 raise ValueError(
                     f"head_dim must be a multiple of {2 * each.coord_dim} for tables with halves "

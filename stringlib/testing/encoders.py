@@ -516,11 +516,19 @@ def phases_that_do_not_fit_are_refused(make: Make, run: Mode) -> None:
     bad = [encoder.phases(positions[:4]), phases._replace(turns=phases.turns[..., :0])]
     bad.append(phases._replace(turns=phases.turns[..., :1, :, :, :].repeat(9, 1, 1, 1)))
     for wrong in bad:
-        refused(encoder, q, k, wrong, words="positions must be phases of this encoder for the 5")
+        refused(
+            encoder,
+            q,
+            k,
+            wrong,
+            words="positions must be phases that this encoder computed for the 5",
+        )
     more = encoder.phases(positions.expand(3, -1, -1))
     refused(encoder.rotate, q, more, words="leading dimensions of positions must broadcast")
     one = encoder.phases(positions[:1])
-    refused(encoder, q, k, phases, one, words="key_positions must be phases of this encoder")
+    refused(
+        encoder, q, k, phases, one, words="key_positions must be phases that this encoder computed"
+    )
 
 
 @ENCODER.holds()
