@@ -123,7 +123,7 @@ def test_bad_input_is_named() -> None:
         ("name must be one of tiny, small, 6x256", lambda: make_language_model("huge", VOCAB)),
         ("encoder must be None or one of rope", lambda: LanguageModel(5, 4, 1, 2, "rotary")),
         ("mlp must be None or one of mlp", lambda: LanguageModel(5, 4, 1, 2, mlp="moe")),
-        ("length must be given for encoder .learned.", lambda: LanguageModel(5, 4, 1, 2, "learned")),
+        ("length must be given for encoder", lambda: LanguageModel(5, 4, 1, 2, "learned")),
         (too_long, lambda: learned(long)),
         (too_long, lambda: nprf(long)),
         (too_long, lambda: learned(tokens, state=seen)),
