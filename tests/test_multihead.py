@@ -575,7 +575,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"weight": "cosine", "horizon": 9}, "weight must be None for softmax attention"),
     ({"attention": "relu", "weight": "cosine"}, "horizon must be given for weight 'cosine'"),
     ({"attention": "relu", "horizon": 9}, "horizon must be None unless weight is cosine"),
-    ({"attention": "relu", "weight": "toeplitz"}, "length, the longest sequence, or grid"),
+    ({"attention": "relu", "weight": "toeplitz"}, "exactly one of length .* and grid"),
     ({"attention": "relu", "length": 4}, "length must be None unless weight is toeplitz, got 4"),
     ({"attention": "relu", "weight": "decay"}, "weight must be one of cosine, .*'decay'"),
     ({"attention": "relu", "weight": "toeplitz", "length": 9, "encoder": ALiBi(3)},
