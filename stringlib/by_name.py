@@ -32,8 +32,8 @@ def by_name(*names: str) -> Callable[[F], F]:
             given = dict(zip(names, late, strict=False))
             words = ", ".join(f"{name}={value!r}" for name, value in given.items())
             warnings.warn(
-                f"{', '.join(given)} must be given by name from the next version on, got by place: "
-                f"write {words}",
+                f"{', '.join(given)} must be given by name from the next version on, got by "
+                f"position: write {words}",
                 DeprecationWarning,
                 stacklevel=2,
             )

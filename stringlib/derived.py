@@ -44,8 +44,9 @@ class Derived(nn.Module):
             like = fn(t)  # called with t itself, because a subclass may keep its dtype
             if t.is_meta and not like.is_meta:
                 raise RuntimeError(
-                    f"{type(self).__name__} holds numbers that it was given and that are in no "
-                    "state_dict: make it where it is to be, got one made on meta"
+                    f"{type(self).__name__} was created on the meta device, so the numbers that "
+                    "its constructor was given are lost, and no state_dict holds them. Create it "
+                    "on the device where it will be used."
                 )
             return t.to(like.device, like.dtype)
 

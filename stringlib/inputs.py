@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Literal, get_args
 
 import torch
@@ -20,7 +21,15 @@ INTEGERS = (numbers.Integral, torch.SymInt)
 def require_name(name: str, value: object, known: Collection[str]) -> None:
     """Raise ``ValueError`` unless ``value`` is a string in ``known``."""
     if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        raise ValueError(
+            f"{name} must be one of {', '.join(known)}, got {value!r}{did_you_mean(value, known)}"
+        )
+
+
+def did_you_mean(value: object, known: Iterable[str]) -> str:
+    """Return a question for the end of an error that names the nearest known name, or ``""``."""
+    near = get_close_matches(value, known, 1, cutoff=0.65) if isinstance(value, str) else []
+    return f". Did you mean {near[0]!r}?" if near else ""
 
 
 def require_floats(name: str, x: object) -> None:
@@ -62,7 +71,9 @@ def require_same_device(x_name: str, x: Tensor, name: str, given: Tensor) -> Non
     Torch itself does not always raise if one device is meta, for example in a matrix product.
     """
     if given.device != x.device:
-        raise ValueError(f"{name} must be on {x.device} as {x_name} is, got {given.device}")
+        raise ValueError(
+            f"{name} must be on {x.device}, the device of {x_name}, got {given.device}"
+        )
 
 
 def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
@@ -79,10 +90,15 @@ def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         return  # a user-defined module, or a quantised one
     if x.device != weight.device:
-        raise ValueError(f"{name} must be on {weight.device} as the module is, got {x.device}")
+        raise ValueError(
+            f"{name} must be on {weight.device}, the device of the weights, got {x.device}"
+        )
     cast = not x.is_meta and torch.is_autocast_enabled(x.device.type)
     if x.dtype != weight.dtype and not cast:
-        raise TypeError(f"{name} must be {weight.dtype} as the module is, got {x.dtype}")
+        raise TypeError(
+            f"{name} must be {weight.dtype}, the dtype of the weights, got {x.dtype}. Convert "
+            f"{name} or the module with .to(dtype), or use torch.autocast."
+        )
 
 
 def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:
@@ -97,7 +113,7 @@ def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: 
     except RuntimeError:
         raise ValueError(
             f"the leading dimensions of {name} must broadcast with {tuple(x.shape[:-3])}, "
-            f"those of {x_name}; got shape {tuple(given.shape)}"
+            f"the leading dimensions of {x_name}, got shape {tuple(given.shape)}"
         ) from None
 
 
@@ -136,7 +152,7 @@ def require_places(name: str, x: Tensor, positions: Tensor | None, own: int = 2)
     if positions is not None and not expands(positions.shape[:-own], x.shape[:-2]):
         raise ValueError(
             f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
-            f"those of {name}; got shape {tuple(positions.shape)}"
+            f"the leading dimensions of {name}, got shape {tuple(positions.shape)}"
         )
 
 
@@ -147,15 +163,18 @@ def require_log_decay(name: str, x: Tensor) -> None:
     """
     if finds(x, lambda x: x.amax() > 0):
         raise ValueError(
-            f"{name} must be at most 0, the logarithm of a factor up to 1, got "
-            f"{x.max().item():g}; write factor.log()"
+            f"{name} must be at most 0, as it is the logarithm of a decay factor between 0 and 1, "
+            f"got {x.max().item():g}. If you have the factor, pass factor.log()."
         )
 
 
 def require_kind_of_state(given: str, expected: str) -> None:
     """Raise ``ValueError`` if a state is of another kind than expected; accept an empty kind."""
     if given not in ("", expected):
-        raise ValueError(f"state must be one of {expected}, got one of {given}")
+        raise ValueError(
+            f"state must be a state of {expected}, got a state of {given}. Pass the state that the "
+            "same layer returned."
+        )
 
 
 def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
@@ -186,17 +205,15 @@ def per_head(
     """
     if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
         kind = getattr(key_mask, "dtype", type(key_mask).__name__)
-        raise TypeError(
-            f"key_mask must be a boolean tensor, True for a key that counts, got {kind}"
-        )
+        raise TypeError(f"key_mask must be a boolean tensor, False for padding, got {kind}")
     mask = key_mask.unsqueeze(-2) if 1 <= key_mask.ndim < len(shape) else key_mask
     if mask.ndim < 2 or not expands(mask.shape, shape) or mask.shape[-1] != shape[-1]:
         raise ValueError(
-            f"key_mask must have shape {tuple(shape)}, or that without the heads, "
-            f"got {tuple(key_mask.shape)}"
+            f"key_mask must have shape {tuple(shape)}, or for the same mask in all heads "
+            f"{(*shape[:-2], shape[-1])}, got {tuple(key_mask.shape)}"
         )
     if device is not None and mask.device != device:
-        raise ValueError(f"key_mask must be on {device} as the keys are, got {mask.device}")
+        raise ValueError(f"key_mask must be on {device}, the device of the keys, got {mask.device}")
     return mask
 
 

@@ -6,11 +6,13 @@ for which it has parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import wraps
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, cast
 
-from stringlib.inputs import require_name
+from stringlib.inputs import did_you_mean, require_name
+from stringlib.spec import F
 
 Known = Mapping[str, Callable[..., Any]]
 """A registry, with a constructor for each name (a class, a partial of a class, a function)."""
@@ -62,7 +64,8 @@ def part(
     require_name(role, name, known)
     for option in options.keys() & offered.keys():
         raise TypeError(
-            f"{option} of {role} {name!r} is for the layer to say, got {options[option]!r}"
+            f"{option} must not be given, because {role} {name!r} gets it from the other "
+            f"arguments, got {options[option]!r}"
         )
     own = taken_out(options, known[name])
     return build(f"{role} {name!r}", known[name], {**offered, **own})
@@ -73,16 +76,55 @@ def taken_out(options: dict[str, Any], make: Callable[..., Any]) -> dict[str, An
     return {name: options.pop(name) for name in [*options] if name in named(make)}
 
 
+def require_known_options(what: str, options: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise ``TypeError`` for an option that is not known, and name the nearest known option."""
+    for option, given in options.items():
+        if option not in known:
+            raise TypeError(
+                f"{option} is not an argument of {what}, got {given!r}{did_you_mean(option, known)}"
+            )
+
+
+def known_options(
+    known: Callable[[], Collection[str]], fixed: Mapping[str, str]
+) -> Callable[[F], F]:
+    """Return a decorator that refuses unknown options before the other arguments are read.
+
+    Without it, a misspelt argument ends up in ``**options``, and Python's error names the argument
+    that is then missing. Options that are None count as not given.
+
+    Args:
+        known: Function that returns the names of the accepted options. It is called in each call
+            with options, because parts can be added to a registry.
+        fixed: Options that must not be given, with the reason.
+    """
+
+    def decorate(function: F) -> F:
+        own, what = named(function), function.__qualname__.removesuffix(".__init__")
+
+        @wraps(function)
+        def call(*args: Any, **given: Any) -> Any:
+            options = {n: x for n, x in given.items() if n not in own and x is not None}
+            for option in options.keys() & fixed.keys():
+                raise TypeError(
+                    f"{option} must not be given to {what}, because {fixed[option]}, "
+                    f"got {options[option]!r}"
+                )
+            if options:
+                require_known_options(what, options, {*own, *known()})
+            return function(*args, **given)
+
+        return cast(F, call)
+
+    return decorate
+
+
 def require_none_left(options: Mapping[str, Any], registries: Mapping[str, Known]) -> None:
-    """Raise if an option is left that no part of the layer has used.
+    """Raise ``ValueError`` if an option is left that belongs to another part than the layer has.
 
     Args:
         options: Options that are left.
         registries: Registry of each role. The error names the parts that would accept the option.
-
-    Raises:
-        TypeError: If no part in the registries accepts the option.
-        ValueError: If a part accepts the option, but the layer has another one.
     """
     for option, given in options.items():
         takers = [
@@ -90,6 +132,4 @@ def require_none_left(options: Mapping[str, Any], registries: Mapping[str, Known
             for role, known in registries.items()
             if (names := [name for name, make in known.items() if option in named(make)])
         ]
-        if not takers:
-            raise TypeError(f"{option} is no option of any part of a layer, got {given!r}")
         raise ValueError(f"{option} must be None unless {', or '.join(takers)}, got {given!r}")

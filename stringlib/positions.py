@@ -48,12 +48,12 @@ def grid_positions(
             all coordinates. For example, bfloat16 represents all integers only up to 256.
     """
     if not sizes:
-        raise ValueError("sizes must name at least one axis, got none")
+        raise ValueError("sizes must be one number for each axis of the grid, got none")
     largest = _largest_whole(dtype)
     if max(sizes) - 1 > largest:
         raise ValueError(
-            f"dtype must tell all whole numbers up to {max(sizes) - 1} apart, got {dtype}, "
-            f"which does up to {largest}"
+            f"dtype must represent all integers up to {max(sizes) - 1}, the largest coordinate, "
+            f"got {dtype}, which does so only up to {largest}"
         )
     axes = [torch.arange(size, dtype=dtype, device=device) for size in sizes]
     cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
@@ -63,7 +63,7 @@ def grid_positions(
 def _largest_whole(dtype: torch.dtype) -> int:
     """Return the number up to which a dtype represents every integer."""
     if dtype == torch.bool or dtype.is_complex:
-        raise TypeError(f"dtype must be one of real numbers, got {dtype}")
+        raise TypeError(f"dtype must be an integer or floating-point dtype, got {dtype}")
     return int(2 / torch.finfo(dtype).eps) if dtype.is_floating_point else torch.iinfo(dtype).max
 
 

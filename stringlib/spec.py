@@ -119,8 +119,10 @@ PLAIN = {
 UNTESTED = (object, Any, inspect.Parameter.empty, torch.device)
 
 Count0 = Annotated[int, Numbers("at least 0", lambda x: x >= 0)]  # written out for mypy
-Even = Annotated[int, Numbers("even (channels rotate in pairs)", lambda x: x > 0 and x % 2 == 0)]
-Whole = Annotated[int, Numbers("whole", lambda x: True)]
+Even = Annotated[
+    int, Numbers("even and positive (channels rotate in pairs)", lambda x: x > 0 and x % 2 == 0)
+]
+Whole = Annotated[int, Numbers("an integer", lambda x: True)]
 Positive = Annotated[float, Numbers("positive and finite", lambda x: 0 < x < math.inf)]
 NotNegative = Annotated[float, Numbers("finite and at least 0", lambda x: 0 <= x < math.inf)]
 Scale = Annotated[float, Numbers("finite and at least 1", lambda x: 1 <= x < math.inf)]
@@ -137,8 +139,8 @@ def require_exact(name: str, positions: Tensor) -> None:
         exact = 2 / torch.finfo(dtype).eps
         if finds(positions, lambda x: x.abs() > exact):
             raise ValueError(
-                f"{name} must be within ±{exact:g} in {dtype}, which does not hold every "
-                "whole number beyond, got larger ones: give integers or float32"
+                f"{name}: {dtype} cannot represent every integer above {exact:g}, and yours are "
+                f"larger. Pass {name} as integers or float32."
             )
 
 
@@ -293,7 +295,7 @@ def _several(
     name: str, row: tuple[Any, ...], others: list[Any], once: set[str]
 ) -> tuple[tuple[type, ...], Test | None]:
     """Return the same for an annotation that accepts a tuple or list, and possibly other types."""
-    each, each_test = _test(name, _parts(row[0]), once)
+    each, each_test = _test(f"every item of {name}", _parts(row[0]), once)
     length = 0 if len(row) == 1 or row[1] is ... else len(row)
     admitted, other_test = _test(name, others, once)
 
@@ -372,7 +374,9 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
         if shares:
             device, first = sizes.setdefault(DEVICE, (x.device, name))
             if x.device != device:  # torch does not always raise if one is meta
-                raise ValueError(f"{name} must be on {device} as {first} is, got {x.device}")
+                raise ValueError(
+                    f"{name} must be on {device}, the device of {first}, got {x.device}"
+                )
         if values is not None:
             values(name, x)
 
@@ -387,7 +391,8 @@ def _common(name: str, x: Tensor, front: tuple[int, ...], known: Any, expands: b
         common = None
     if common is None or (expands and common != known):
         raise ValueError(
-            f"the leading dimensions of {name} must broadcast with {tuple(known)}, those of the "
-            f"other arguments, got shape {tuple(x.shape)}"
+            f"the leading dimensions of {name} must {'expand to' if expands else 'broadcast with'} "
+            f"{tuple(known)}, the leading dimensions of the other arguments, got shape "
+            f"{tuple(x.shape)}"
         )
     return common

@@ -83,7 +83,7 @@ def test_a_position_without_a_row_is_named(position):
     at = torch.tensor([[0], [position], [3]])
     with pytest.raises(
         ValueError,
-        match=rf"positions must be whole numbers from 0 to 49.*{position:g}".replace("+", r"\+"),
+        match=rf"positions must be integers from 0 to 49.*{position:g}".replace("+", r"\+"),
     ):
         LearnedAbsolute(50, 8)(torch.zeros(3, 8), at)
 

@@ -353,13 +353,13 @@ class Learning(Rotary):
         (Longer("dynamic"), "got Longer with rope_type='dynamic'"),
         (Longer("default"), "got Longer with rope_type='default'"),
         (Longer("another"), "got Longer with rope_type='another'"),
-        (Ending(OMEGA), "must turn long texts as short ones, .* got Ending"),
+        (Ending(OMEGA), "must use the same frequencies for all lengths, .* got Ending"),
         (Uneven(OMEGA[:, :1]), "got Uneven, which does not"),
         (Square(OMEGA[:, :1]), "got Square, which does not"),
         (nn.Identity(), "got Identity, which does not"),
         (nn.Linear(3, 3), "got Linear, which does not"),
-        (Learning(OMEGA), "fixed frequencies, got Learning, which learns speed"),
-        (Rotary(OMEGA).to("meta"), "must have its numbers, got one on the meta device"),
+        (Learning(OMEGA), "fixed frequencies, got Learning with the learned speed"),
+        (Rotary(OMEGA).to("meta"), "must have values, got buffers on the meta device"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(module: nn.Module, message: str) -> None:
@@ -481,7 +481,7 @@ def test_a_projection_that_is_more_than_its_weight_is_not_folded(
     module.folded()
     change(module.linear)
     module(torch.randn(7, DIM))
-    with pytest.raises(ValueError, match="linear must be a weight and a bias without hooks"):
+    with pytest.raises(ValueError, match=r"linear: expected a plain nn\.Linear without"):
         module.folded()
 
 
@@ -515,7 +515,7 @@ def test_shapes_of_pictures_are_overheard() -> None:
     with pytest.raises(ValueError, match="argument must be one of x, got 'shapes'"):
         PatchPositions(embeddings, "shapes")
     places = PatchPositions(embeddings, "x")
-    with pytest.raises(ValueError, match="shapes must be told by the model's embedding first"):
+    with pytest.raises(ValueError, match="shapes of the images are unknown"):
         places(torch.zeros(1, 4, 2))
     with contextlib.suppress(RuntimeError):  # shapes are none of its tokens
         embeddings(torch.tensor([[1, 3], [2, 2]]))
@@ -570,7 +570,7 @@ def test_layers_computed_again_hear_the_shapes_of_their_picture_or_stop() -> Non
         loss([1, 4])
     assert torch.equal(torch.autograd.grad(first, x)[0], wanted)
     both = loss([2, 2]) + loss([1, 4])
-    with pytest.raises(ValueError, match="shapes must be those of one call of the model"):
+    with pytest.raises(ValueError, match="images must have the same shapes in all calls"):
         both.backward()
 
 
@@ -659,18 +659,21 @@ test_what_does_not_fit_is_named = refusals(
         r"position_ids must have shape .* \(2, batch, seq\), got \(3, 1, 5\)",
     ),
     (lambda: RotaryTables(RoPE(D))(X), "position_ids must have .* got None"),
-    (lambda: RotaryTables(RoPE(D, heads=2)), "heads must be 1 for tables"),
+    (
+        lambda: RotaryTables(RoPE(D, heads=2)),
+        "encoder must have heads=1 for tables, .* got heads=2",
+    ),
     (
         lambda: RotaryTables({"a": RoPE(D), "b": RoPE(D)})(X, IDS, "c"),
         "layer_type must be one of a, b, got 'c'",
     ),
     (
         lambda: RotaryTables(AxialRoPE(D, 2), positions=lambda x: PLACES[:, :1])(X),
-        r"positions must make shape \(..., seq, 2\), got \(7, 1\)",
+        r"positions must return shape \(..., seq, 2\), got \(7, 1\)",
     ),
     (
         lambda: RotaryTables(MixedRoPE(D, 3, heads=1), "axes"),
-        "head_dim must be a multiple of 6 for tables with halves for each of 3 coordinates, got 8",
+        "encoder must have a head_dim that is a multiple of 6 for layout .axes., .* got 8",
     ),
     (lambda: Rotated(LINEAR, RoPE(D), PLACES), "positions must have shape"),
     (lambda: Rotated(LINEAR, AxialRoPE(10, 2), PLACES), "heads of 10 channels"),
@@ -686,8 +689,8 @@ test_what_does_not_fit_is_named = refusals(
         lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES.expand(2, 7, 2))(torch.zeros(3, 7, DIM)),
         r"the leading dimensions of positions must expand to .* got shape \(2, 7, 2\)",
     ),
-    (lambda: TOKENS @ WEIGHT.T, "weight must be multiplied by .*linear"),
-    (lambda: torch.addmm(TOKENS.new_zeros(1), TOKENS, WEIGHT.T), "weight must be multiplied by"),
-    (lambda: torch.einsum("nc,rc->nr", TOKENS, WEIGHT), "weight must be multiplied by"),
-    (lambda: nn.functional.linear(TOKENS, WEIGHT[:4]), "weight must be that of the whole"),
+    (lambda: TOKENS @ WEIGHT.T, "weight: .* only torch.nn.functional.linear"),
+    (lambda: torch.addmm(TOKENS.new_zeros(1), TOKENS, WEIGHT.T), "weight: .* got addmm"),
+    (lambda: torch.einsum("nc,rc->nr", TOKENS, WEIGHT), "weight: .* got einsum"),
+    (lambda: nn.functional.linear(TOKENS, WEIGHT[:4]), "weight: .* needs its whole weight"),
 )

@@ -287,10 +287,10 @@ def test_what_is_no_such_argument_is_named(function, arguments) -> None:
 test_these_too = refusals(
     (lambda: KerpleLog(2).at(torch.ones(2, 3)), r"distances must have shape \(n,\), got \(2, 3\)"),
     (lambda: GridSinusoidal(8, 0), "coord_dim must be at least 1, got 0"),
-    (lambda: TEXT(TOKENS, key_mask=MASK[..., :1]), "key_mask must have .* or that without the hea"),
+    (lambda: TEXT(TOKENS, key_mask=MASK[..., :1]), "key_mask must have .* for the same mask"),
     (lambda: offsets.alias_gap(RoPE(8), torch.ones(4)), r"coord_dim = 1, .*offsets\[:, None\]"),
     (lambda: TEXT(TOKENS, torch.ones(4)), r"coord_dim\), got \(4,\); write positions\[:, None\]"),
-    (lambda: properties.largest_difference(Q, X), r"b must broadcast with a, \(2, 2, 4, 8\), got"),
+    (lambda: properties.largest_difference(Q, X), r"b must broadcast .* of a, \(2, 2, 4, 8\), got"),
     (lambda: properties.largest_difference(1.0, X), "TypeError: a must be a tensor of numbers"),
     (lambda: properties.largest_difference(X, X > 0), "TypeError: b must be .* got torch.bool"),
     (lambda: KeyShift(2)(Q, Q[0, :, :1]), r"before must .* \(2, 2, 1, 8\), .*got \(2, 1, 8\)"),
@@ -305,10 +305,10 @@ def test_a_grid_is_not_counted_in_a_dtype_that_cannot_count_it(dtype, most) -> N
     cells = grid_positions(most, 2, dtype=dtype)
     assert cells.dtype == dtype
     assert len(cells.double().unique(dim=0)) == 2 * most
-    with pytest.raises(ValueError, match=f"dtype must tell all whole numbers up to {most} apart"):
+    with pytest.raises(ValueError, match=f"dtype must represent all integers up to {most}, "):
         grid_positions(1, most + 1, dtype=dtype)
     for wrong in (torch.bool, torch.complex64, "float32"):
-        with pytest.raises(TypeError, match=r"dtype must be (one of real numbers|a dtype), got"):
+        with pytest.raises(TypeError, match=r"dtype must be (an integer or floating|a dtype)"):
             grid_positions(3, dtype=wrong)
     assert grid_positions(0, 3, dtype=dtype).shape == (0, 2)
     with_class = grid_positions(2, 2, dtype=dtype, num_prefix=1)

@@ -151,7 +151,7 @@ LINEAR = nn.Linear(8, 24)
 
 
 test_what_does_not_fit_is_named = refusals(
-    (lambda: RoPE(8, heads=2).tables(torch.zeros(3, 1)), "heads must be 1.*phases"),
+    (lambda: RoPE(8, heads=2).tables(torch.zeros(3, 1)), "encoder must have heads=1.*phases"),
     (lambda: RoPE(8).tables(torch.zeros(3, 1), dtype=torch.int64), "TypeError: dtype must be"),
     (lambda: to_layout(torch.zeros(9), 4, "half", "half"), "weight must have shape"),
     (lambda: to_layout(torch.zeros(8), 4, "half", "half", 3), "pairs must be from 1 to 2, got 3"),

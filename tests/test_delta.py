@@ -73,7 +73,7 @@ test_what_does_not_fit_is_named = refusals(
     (lambda: delta_rule(*given(6)[:4], given(6)[4][0, :4]), "log_decay must have shape"),
     (lambda: kernelised(causal=True), "normalize must be False for DeltaWeight"),
     (lambda: kernelised(normalize=False), "causal must be True with a DeltaWeight"),
-    (turned, "weight must have a sum to divide by"),
-    (lambda: DeltaWeight(given(6)[3]).matrix(6, 6), "weight must be one of pairs .* a DeltaWeight"),
-    (lambda: LearnedDelta(4, 2).matrix(6, 6), "weight must be one of pairs .* a LearnedDelta"),
+    (turned, "weight must have a denominator for rotated features"),
+    (lambda: DeltaWeight(given(6)[3]).matrix(6, 6), "DeltaWeight.* is undefined, because"),
+    (lambda: LearnedDelta(4, 2).matrix(6, 6), "LearnedDelta.* is undefined, because"),
 )

@@ -99,6 +99,6 @@ test_what_does_not_fit_a_constructor_is_named = refusals(
         lambda: STRING(OMEGA, torch.eye(4).expand(2, 4, 4), head_dim=6),
         r"basis must have shape \(2, 6, 6\)",
     ),
-    (lambda: RoPE(7), "head_dim must be even .channels rotate in pairs., got 7"),
-    (lambda: DenseSTRING(torch.eye(4)[None, None]), r"skew-symmetric.* 2.0e\+00 of that of L"),
+    (lambda: RoPE(7), "head_dim must be even and positive .channels rotate in pairs., got 7"),
+    (lambda: DenseSTRING(torch.eye(4)[None, None]), r"skew-symmetric.* 2.0e\+00 ‖L‖"),
 )

@@ -98,7 +98,7 @@ def test_a_basis_folds_or_is_said_not_to(case: str) -> None:
     holes = gq * (torch.arange(D) % 3 > 0)
     for scales in ((gq, gk), (holes, gk), (one.double(), 2 * one.double())):
         if not foldable(encoder, *scales):
-            with pytest.raises(ValueError, match="encoder must have a basis that moves through"):
+            with pytest.raises(ValueError, match="encoder must have a basis that folds through"):
                 fold_norms(encoder, *scales)
             continue
         q, k = random(2, 3, 5, D, seed=1)
@@ -215,8 +215,8 @@ def test_a_head_that_a_norm_makes_zero_folds(case: str) -> None:
 
 test_what_does_not_fit_is_named = refusals(
     (lambda: foldable(RoPE(D), torch.full((D,), torch.nan), None), "norm_q must have finite scal"),
-    (lambda: foldable(RoPE(D), torch.ones(D + 1), None), "norm_q must have .* heads of 8"),
-    (lambda: foldable(RoPE(D, heads=2), None, torch.ones(3 * D)), "norm_k .* of 2 heads"),
+    (lambda: foldable(RoPE(D), torch.ones(D + 1), None), "norm_q must have 8 scales, .* got 9"),
+    (lambda: foldable(RoPE(D, heads=2), None, torch.ones(3 * D)), "norm_k .* for 2 heads"),
     (lambda: foldable(RoPE(D), torch.ones(3 * D), torch.ones(2 * D)),
-     "norm_q must have scales of a multiple of 2 heads, got 3"),
+     "norm_q must have scales for a multiple of 2 heads, got 3"),
 )  # fmt: skip

@@ -401,7 +401,7 @@ def test_a_learned_encoder_comes_back_from_a_directory(llama: Any, tmp_path: Pat
     llama.save_pretrained(tmp_path)
     loaded = type(llama).from_pretrained(tmp_path)
     assert far(loaded(TOKENS).logits, before) > 1e-2
-    with pytest.raises(ValueError, match="model must have RotaryTables or Rotated in it, got none"):
+    with pytest.raises(ValueError, match="model must contain a RotaryTables or a Rotated, got"):
         load_encoders(loaded, tmp_path)
     loaded.model.rotary_emb = RotaryTables(CirculantSTRING(HEAD, block_size=8))
     with pytest.raises(RuntimeError, match="size mismatch"):
@@ -410,7 +410,7 @@ def test_a_learned_encoder_comes_back_from_a_directory(llama: Any, tmp_path: Pat
     load_encoders(loaded, tmp_path)
     assert torch.equal(loaded(TOKENS).logits, before)
     loaded.model.rotary_emb = RotaryTables(STRING(RoPE(HEAD).frequencies()))
-    missing = "without .*_frequencies and with model.rotary_emb.encoder.coefficients besides"
+    missing = "Missing: .*_frequencies. Unexpected: model.rotary_emb.encoder.coefficients."
     with pytest.raises(ValueError, match=missing):
         load_encoders(loaded, tmp_path)
 

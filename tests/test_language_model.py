@@ -118,18 +118,18 @@ def test_bad_input_is_named() -> None:
     learned, nprf = language_model("softmax-learned"), language_model("elu-toeplitz-None")
     (_, state), (_, seen) = (m(tokens, return_state=True) for m in (model, learned))
     long = text(2, 8)
-    too_long = "tokens must be at most length = 7, those before included, got 8"
+    too_long = "tokens must be at most length = 7, including those of state, got 8"
     bad: list[tuple[str, Any]] = [
         ("name must be one of tiny, small, 6x256", lambda: make_language_model("huge", VOCAB)),
         ("encoder must be None or one of rope", lambda: LanguageModel(5, 4, 1, 2, "rotary")),
         ("mlp must be None or one of mlp", lambda: LanguageModel(5, 4, 1, 2, mlp="moe")),
-        ("length, the longest", lambda: LanguageModel(5, 4, 1, 2, "learned")),
+        ("length must be given for encoder", lambda: LanguageModel(5, 4, 1, 2, "learned")),
         (too_long, lambda: learned(long)),
         (too_long, lambda: nprf(long)),
         (too_long, lambda: learned(tokens, state=seen)),
         (too_long, lambda: learned.generate(tokens, 5)),
-        ("state must hold one state for each", lambda: model(tokens, state=state[:1])),
-        ("tokens must hold at least one token", lambda: model.generate(text(2, 0), 1)),
+        ("state must have one state for each", lambda: model(tokens, state=state[:1])),
+        ("tokens must have at least one token", lambda: model.generate(text(2, 0), 1)),
         ("key_mask must have shape",
          lambda: model.generate(tokens, 2, key_mask=torch.ones(2, 3).bool())),
         ("key_mask must be True for the last token",

@@ -169,7 +169,7 @@ def attend(**changes: Any) -> Any:
 test_bad_arguments_are_named = refusals(
     (lambda: attend(mode="recurrent"), "mode must be None or 'parallel' unless causal"),
     (lambda: attend(mode="fft"), r"mode must be None or one of \('parallel'.*got 'fft'"),
-    (lambda: attend(phi_q=draw(2, 4, 3), causal=True), "phi_k must have a token for each"),
+    (lambda: attend(phi_q=draw(2, 4, 3), causal=True), "phi_k must have 4 tokens, as many as phi"),
     (lambda: attend(state=MADE), "state must be left out unless causal"),
     *[(lambda bad=bad: attend(state=MADE._replace(sums=bad), causal=True),
        rf"state must have shape \(2, 3, 6\), .*got \({len(bad)}, {bad.shape[1]}, 6\)")
@@ -177,7 +177,7 @@ test_bad_arguments_are_named = refusals(
     (lambda: attend(return_state=True), "return_state must be left out unless causal"),
     (lambda: attend(key_mask=torch.ones(5).bool()), r"key_mask must have .*got \(5,\)"),
     (lambda: attend(causal=True, state=MADE, key_scale=draw(2, 6)),
-     "key_scale must be given if and only if"),
+     "key_scale: the state was computed without key scales, but some were passed now"),
     (lambda: attend(weight=TOEPLITZ, causal=True, mode="chunk", key_scale=draw(2, 6)),
      "mode must be None or 'parallel', and state None, for ToeplitzWeight"),
     (lambda: attend(weight=TOEPLITZ, causal=True, return_state=True),

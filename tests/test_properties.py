@@ -86,7 +86,7 @@ def test_a_record_is_found_by_name_from_any_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_name_makes_an_encoder_of_the_shape_asked_for(name, coord_dim):
     if name == "rope" and coord_dim > 1:
-        with pytest.raises(ValueError, match="coord_dim must be 1 for rope, got"):
+        with pytest.raises(ValueError, match="coord_dim must be 1 for encoder 'rope', got"):
             make_encoder(name, 16, coord_dim)
         return
     encoder = make_encoder(name, 16, coord_dim, heads=3)

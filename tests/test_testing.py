@@ -183,8 +183,8 @@ def test_what_is_right_passes(name: str) -> None:
 WRONG: list[tuple[Callable[..., None], Callable[..., Any], tuple[str, ...] | None, str]] = [
     (check_encoder, Slanted, QUICK, r"rotations are orthogonal and keep norms: RᵀR − I is off by"),
     (check_encoder, Rounded, QUICK, r"gradients are the derivatives: "),
-    (check_encoder, Forgetful, QUICK, r"numbers that it was given and that are in no state_dict"),
-    (check_encoder, lambda: Peeking(4), ("blind",), r"blind: a value is looked at"),
+    (check_encoder, Forgetful, QUICK, r"numbers that its constructor was given are lost"),
+    (check_encoder, lambda: Peeking(4), ("blind",), r"blind: a value is read"),
     (check_encoder, lambda: ForOneLength(4), None, r"compiled: a result for 3 times 9"),
     (check_feature_map, Uneven, QUICK, r"an output before a changed key is off by"),
     (check_feature_map, Signed, QUICK, r"they say: a feature is negative"),

@@ -27,7 +27,7 @@ def test_features_with_signs_are_divided_by_no_sum(causal: bool) -> None:
     good: dict[str, Any] = {"phi_q": POSITIVE, "phi_k": POSITIVE, "v": POSITIVE, "causal": causal}
     for name in ("phi_q", "phi_k"):
         bad = good | {name: NEGATIVE}
-        with pytest.raises(ValueError, match=rf"^{name} must not be negative .*got -0.001"):
+        with pytest.raises(ValueError, match=rf"^{name} must not be negative, .*got -0.001"):
             linear_attention(**bad)
         assert torch.isfinite(linear_attention(**bad, normalize=False)).all()
         assert linear_attention(

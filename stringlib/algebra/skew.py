@@ -38,7 +38,9 @@ def skew(upper: Tensor) -> Tensor:
     count = upper.shape[-1]
     size = (1 + math.isqrt(1 + 8 * count)) // 2
     if size * (size - 1) // 2 != count:
-        raise ValueError(f"upper must have d(d-1)/2 entries in its last dimension, got {count}")
+        raise ValueError(
+            f"upper must have d(d-1)/2 entries in its last dimension for some d, got {count}"
+        )
     rows, columns = torch.triu_indices(size, size, offset=1, device=upper.device)
     half = upper.new_zeros(*upper.shape[:-1], size, size)
     half[..., rows, columns] = upper

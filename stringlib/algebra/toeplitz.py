@@ -55,7 +55,7 @@ def toeplitz_product(values: Tensor, x: Tensor, axes: int = 1) -> Tensor:
     tokens = torch.Size(sizes).numel()
     if x.shape[-2] != tokens:
         raise ValueError(
-            f"x must have {tokens} rows for values of shape {tuple(values.shape)}, "
+            f"x must have {tokens} rows, one per token, for values of shape {tuple(values.shape)}, "
             f"got shape {tuple(x.shape)}"
         )
     spectrum = toeplitz_spectrum(values, axes).unsqueeze(-axes - 1)

@@ -91,8 +91,9 @@ def universal_form(
             break
     if (least > tolerance).any():
         raise ValueError(
-            "generators must turn common planes: what those found leave of one is "
-            f"{least.max():.1e} of its norm, more than {tolerance:.1e}"
+            "generators must rotate common planes: outside the planes found, a generator keeps "
+            f"{least.max():.1e} of its norm, more than {tolerance:.1e}. Pass a larger tolerance if "
+            "the generators are rounded."
         )
 
     basis = _in_order(basis, _frequencies(exact, basis))
@@ -105,7 +106,9 @@ def require_generators(generators: Tensor) -> None:
     """Raise ``ValueError`` if there is no generator, or if the generators have no channels."""
     shape = tuple(generators.shape)
     if 0 in shape[-3:]:
-        raise ValueError(f"generators must have a coordinate and a channel, got shape {shape}")
+        raise ValueError(
+            f"generators must have at least one coordinate and one channel, got shape {shape}"
+        )
 
 
 def _departure(exact: Tensor, tolerance: float) -> float:
@@ -121,8 +124,8 @@ def _departure(exact: Tensor, tolerance: float) -> float:
     skewness = torch.linalg.matrix_norm(unit + unit.mT)
     if (skewness > tolerance).any():
         raise ValueError(
-            "generators must be skew-symmetric, L + Lᵀ = 0, got a norm of it that is "
-            f"{skewness.max():.1e} of that of L, more than {tolerance:.1e}"
+            "generators must be skew-symmetric, L + Lᵀ = 0, got ‖L + Lᵀ‖ = "
+            f"{skewness.max():.1e} ‖L‖, where {tolerance:.1e} is allowed"
         )
     left, right = unit.unsqueeze(-3), unit.unsqueeze(-4)
     commutators = torch.linalg.matrix_norm(left @ right - right @ left)
@@ -130,8 +133,8 @@ def _departure(exact: Tensor, tolerance: float) -> float:
         pairs = exact.shape[-3] ** 2
         first, second = divmod(int(commutators.argmax()) % pairs, exact.shape[-3])
         raise ValueError(
-            f"generators must commute: the norm of L_{first} L_{second} − L_{second} L_{first} is "
-            f"{commutators.max():.1e} of the product of theirs, more than {tolerance:.1e}"
+            f"generators must commute, got ‖L_{first} L_{second} − L_{second} L_{first}‖ = "
+            f"{commutators.max():.1e} ‖L_{first}‖ ‖L_{second}‖, where {tolerance:.1e} is allowed"
         )
     return max(skewness.max().item(), commutators.max().item()) if exact.numel() else 0.0
 

@@ -111,5 +111,6 @@ class CosineWeight(PositionWeight):
         if not self.positive and length - 1 > self.horizon:
             raise ValueError(
                 f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}: "
-                "farther apart the cosine is negative; positive=True takes any length"
+                "at larger distances the cosine is negative. Pass a larger horizon, or "
+                "positive=True, which has no limit."
             )

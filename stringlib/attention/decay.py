@@ -87,9 +87,9 @@ def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: in
     # if both forms fit, the dimension of size `heads` decides; here there are two such dimensions
     if scalar and vector and shape[-2] == shape[-3] == heads and log_decay.numel() > 1:
         raise ValueError(
-            f"log_decay must say whether it is one a token or one a feature: give one a token as "
-            f"{(*batch_shape, n, 1)}, one a feature as {(*batch_shape, n, m)}, where 1 serves for "
-            f"any number of the first {len(batch_shape)}; got {shape}, which may be either"
+            f"log_decay must have shape {(*batch_shape, n, 1)} for one decay per token, or "
+            f"{(*batch_shape, n, m)} for one decay per token and feature, got {shape}, which may "
+            f"be either. The first {len(batch_shape)} sizes may be 1."
         )
     if scalar and (shape[-2] == heads or not vector):
         return log_decay[..., None]
@@ -154,8 +154,8 @@ class DecayWeight(PositionWeight):
             log_decay = log_decay.squeeze(-1)
         if log_decay.shape[-1] != tokens:
             raise ValueError(
-                f"log_decay must have shape (heads,) or (..., heads, {tokens}) to give the weights "
-                f"of {tokens} tokens, got {tuple(self.log_decay.shape)}"
+                f"log_decay must have shape (heads,) or (..., heads, {tokens}) for a matrix of "
+                f"{tokens} tokens, got {tuple(self.log_decay.shape)}"
             )
         return decay_matrix(log_decay)[..., :num_queries, :num_keys]
 

@@ -109,8 +109,8 @@ class ReplacingWeight(PositionWeight):
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
         """Raise ``ValueError``, because the effect of a pair depends on the keys between them."""
         raise ValueError(
-            "weight must be one of pairs to have a matrix: under the delta rule a pair depends on "
-            f"the keys between, got a {type(self).__name__}"
+            f"{type(self).__name__}.matrix() is undefined, because under the delta rule the weight "
+            "of a query and a key depends on the keys between them"
         )
 
 
@@ -179,6 +179,6 @@ def _require_rates(beta: Tensor) -> None:
     """Raise ``ValueError`` if a rate on the CPU is less than 0 or greater than 2."""
     if finds(beta, lambda x: (x.amin() < 0) | (x.amax() > 2)):
         raise ValueError(
-            "beta must be from 0, which writes nothing, to 2, which reflects, "
-            f"got {beta.min().item():g} to {beta.max().item():g}"
+            "beta must be from 0 (the state is unchanged) to 2 (the old value changes its sign), "
+            f"got values from {beta.min().item():g} to {beta.max().item():g}"
         )

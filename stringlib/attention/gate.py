@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from stringlib.inputs import require_split
+from stringlib.inputs import did_you_mean, require_split
 from stringlib.spec import Floats, checked
 
 GATES = ("headwise", "elementwise")
@@ -46,7 +46,10 @@ class Gate(nn.Module):
         super().__init__()
         require_split(dim, heads)
         if kind not in GATES:
-            raise ValueError(f"gate must be None or one of {', '.join(GATES)}, got {kind!r}")
+            raise ValueError(
+                f"gate must be None or one of {', '.join(GATES)}, got {kind!r}"
+                f"{did_you_mean(kind, GATES)}"
+            )
         self.dim, self.heads, self.kind = int(dim), int(heads), kind
         numbers = self.heads if kind == "headwise" else self.dim
         self.to_gate = nn.Linear(self.dim, numbers, bias=False)

@@ -56,7 +56,7 @@ class TokenDecay(PositionWeight):
         The shape is ``(..., heads, seq, 1)`` for one decay per token, and ``(..., heads, seq, m)``
         for one decay per token and feature.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define log_decay(x)")
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> DecayWeight:
         """Return the position weight for given tokens.
@@ -79,8 +79,8 @@ class TokenDecay(PositionWeight):
         token.
         """
         raise ValueError(
-            f"weight must have seen its tokens to have a matrix: call the {type(self).__name__} "
-            "with them, got none"
+            f"{type(self).__name__}.matrix() is undefined, because the decay depends on the "
+            f"tokens. Call weight = {type(self).__name__}(…)(x) first, then weight.matrix(n, n)."
         )
 
 
@@ -221,8 +221,8 @@ class LearnedToeplitz(ToeplitzWeight):
     ) -> None:
         if (length is None) == (grid is None):
             raise ValueError(
-                "length, the longest sequence, or grid, (rows, columns), must be given for the "
-                f"weight toeplitz, one of the two, got length={length!r} and grid={grid!r}"
+                "exactly one of length (of the longest sequence) and grid (rows, columns) must be "
+                f"given for weight 'toeplitz', got length={length!r} and grid={grid!r}"
             )
         size: tuple[Any, ...] = (length,) if grid is None else tuple(grid)
         super().__init__(nn.Parameter(torch.empty(heads, *(2 * n - 1 for n in size))))

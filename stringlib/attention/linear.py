@@ -153,7 +153,7 @@ def linear_attention(
     _require_state(causal, state, return_state, weight)
     if normalize and not weight.normalized:
         raise ValueError(
-            f"normalize must be False for {type(weight).__name__}, which has no sum to divide by, "
+            f"normalize must be False for {type(weight).__name__}, which has no denominator, "
             "got True"
         )
     out, after = attend(
@@ -221,9 +221,10 @@ def attend(
         ValueError: If ``key_scale`` is given, but the state was made without it, or vice versa.
     """
     if state is not None and state.length and (state.log_scale is None) != (key_scale is None):
-        given = "no key_scale" if key_scale is None else "a key_scale"
+        before, now = ("with", "none") if key_scale is None else ("without", "some")
         raise ValueError(
-            f"key_scale must be given if and only if it was when the state was made, got {given}"
+            f"key_scale: the state was computed {before} key scales, but {now} were passed now. "
+            "Pass key_scale in every call that shares a state, or in none."
         )
     with without_autocast(v):  # long sums in half precision would lose too many digits
         q, k, u, key_scale = _prepared(phi_q, phi_k, v, key_scale, key_mask)
@@ -322,8 +323,8 @@ def rotated_linear_attention(
     _require_fitting(phi_q, phi_k, v, causal, mode)
     if not weight.normalized:
         raise ValueError(
-            "weight must have a sum to divide by, or queries and keys be rotated instead of "
-            f"features, got {type(weight).__name__}"
+            f"weight must have a denominator for rotated features, got {type(weight).__name__}. "
+            "Rotate queries and keys before the feature map instead."
         )
     with without_autocast(v):
         # rows are scaled, because positive and negative terms may cancel to a very small sum
@@ -356,9 +357,9 @@ def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> N
         is_known(x, torch.isfinite) for x in (phi_q, phi_k, u)
     ):
         raise ValueError(
-            "rotate must be before, or queries and keys shorter (normalize_qk=True): features "
-            "turned after the map are divided by a sum of those that are not, and that is so small "
-            f"here that an output is more than {LARGEST:g} times as large as any value"
+            "rotate must be before for these queries and keys, because the denominator, which is "
+            "not rotated with rotate='after', is so small that an output is more than "
+            f"{LARGEST:g} times as large as any value. Use rotate='before' or normalize_qk=True."
         )
 
 
@@ -425,11 +426,11 @@ def _require_fitting(
 ) -> None:
     """Raise unless the mode fits, and causal attention has one key for each query."""
     if not causal and mode in ("recurrent", "chunk"):
-        raise ValueError(f"mode must be None or 'parallel' unless causal, got {mode!r}")
+        raise ValueError(f"mode must be None or 'parallel' unless causal=True, got {mode!r}")
     if causal and phi_q.shape[-2] != phi_k.shape[-2]:
         raise ValueError(
-            f"phi_k must have a token for each of the {phi_q.shape[-2]} of phi_q when causal "
-            f"(earlier ones are in the state), got shape {tuple(phi_k.shape)}"
+            f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, if causal (earlier "
+            f"tokens are in the state), got shape {tuple(phi_k.shape)}"
         )
 
 
@@ -442,9 +443,9 @@ def _require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor 
     for name, phi in (("phi_q", phi_q), ("phi_k", phi_k)):
         if finds(phi, lambda x: x.amin() < 0):
             raise ValueError(
-                f"{name} must not be negative where a sum of products divides, got "
-                f"{phi.min().item():g}: apply a feature map such as ELUFeatures, or give "
-                "normalize=False"
+                f"{name} must not be negative, because the denominator is a sum of products of "
+                f"features, got {phi.min().item():g}. Apply a feature map such as ELUFeatures, or "
+                "pass normalize=False."
             )
 
 
@@ -455,7 +456,8 @@ def _require_state(
     if not causal and (state is not None or return_state):
         name, given = ("return_state", True) if state is None else ("state", "a state")
         raise ValueError(
-            f"{name} must be left out unless causal, where there is a last token, got {given}"
+            f"{name} must be left out unless causal=True, because without a causal mask there is "
+            f"no state, got {given}"
         )
     if state is not None:
         require_kind_of_state(state.kind, weight.kind)

@@ -15,12 +15,14 @@ from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, projected
 from stringlib.attention.gate import Gate
+from stringlib.attention.registry import FIXED, layer_options
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import require_like_weight, require_places, require_split
 from stringlib.kernels.features import unit
+from stringlib.parts import known_options
 from stringlib.precision import at_least_float32
 from stringlib.spec import Floats, Positive, Reals, checked, require
 
@@ -117,6 +119,7 @@ class MultiHeadAttention(nn.Module):
 
     core: AttentionCore
 
+    @known_options(layer_options, FIXED)
     @checked
     def __init__(
         self,
@@ -139,7 +142,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         require_split(dim, heads)
         if "key_heads" in options:
-            warnings.warn(RENAMED, DeprecationWarning, stacklevel=3)
+            warnings.warn(RENAMED, DeprecationWarning, stacklevel=4)
             kv_heads = options.pop("key_heads")
         kv_heads = heads if kv_heads is None else kv_heads
         if heads % kv_heads:

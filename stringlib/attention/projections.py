@@ -93,7 +93,7 @@ class Projection(nn.Module):
 
     def matrix(self) -> Tensor:
         """Return W, ``(heads, num_features, head_dim)``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define matrix()")
 
     @checked
     def forward(self, x: Floats[Tensor, "... heads n self.head_dim"]) -> Tensor:
@@ -106,7 +106,7 @@ class Projection(nn.Module):
         return f"{self.head_dim}, {self.num_features}, heads={self.heads}"
 
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _draw(generator)")
 
     def product(self, x: Tensor) -> Tensor:
         """Return Wx for ``x`` in float32 or float64, without checking its shape."""

@@ -94,7 +94,7 @@ class PolynomialWeight(PositionWeight):
         if length - 1 > self.horizon:
             raise ValueError(
                 f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}: "
-                "farther apart the weight would be negative, or rise again"
+                "at larger distances the weight is negative or rises again"
             )
 
 

@@ -24,7 +24,8 @@ from stringlib.attention.learned import (
 )
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.weights import PositionWeight
-from stringlib.parts import part, require_none_left
+from stringlib.encoders.registry import BIASES, ENCODERS
+from stringlib.parts import named, part, require_none_left
 
 
 def _optimal(
@@ -81,6 +82,15 @@ WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
 A layer passes ``dim``, ``heads``, ``features`` (the number of features of a head), ``grid`` and its
 own options to the constructor, as far as the constructor has parameters of these names.
 """
+
+FIXED = {"head_dim": "it is dim // heads", "bidirectional": "it is the opposite of causal"}
+"""Arguments of parts that a layer sets, and that must not be among its options, with the reason."""
+
+
+def layer_options() -> set[str]:
+    """Return the names of the options of a layer, each of which is an argument of some part."""
+    makes = [make for known in (FEATURES, WEIGHTS, ENCODERS, BIASES) for make in known.values()]
+    return {"cycles", "temperature", "key_heads"}.union(*(named(make) for make in makes)) - {*FIXED}
 
 
 def make_features(

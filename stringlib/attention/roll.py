@@ -54,7 +54,7 @@ class Roll(nn.Module):
     def __init__(self, cycles: Sequence[int]) -> None:
         super().__init__()
         if not cycles:
-            raise ValueError("cycles must have at least one length, got none")
+            raise ValueError("cycles must have the length of at least one cycle, got none")
         self.cycles = tuple(int(length) for length in cycles)
         self.num_features = sum(self.cycles)
 
@@ -128,7 +128,7 @@ class Roll(nn.Module):
             frequencies += [2 * math.pi * j / length for j in range(1, pairs + 1)]
         if len(alternating) % 2:
             raise ValueError(
-                "cycles must have an even number of even lengths to be a rotation, "
+                "cycles must have an even number of even lengths to equal a rotation, "
                 f"got {self.cycles}"
             )
         frequencies += [math.pi] * (len(alternating) // 2)
@@ -144,7 +144,7 @@ class Roll(nn.Module):
         """Return the index from which each feature is taken, ``(..., 1, seq, m)``."""
         if positions.is_floating_point():
             raise TypeError(
-                "positions must be whole numbers of an integer dtype for features to be rolled, "
+                "positions must have an integer dtype, because features roll by whole steps, "
                 f"got {positions.dtype}"
             )
         moved, start = positions.unsqueeze(-3), 0

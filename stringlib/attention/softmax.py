@@ -70,7 +70,8 @@ def softmax_attention(
         lead = common_shape(firsts.shape[:-2], k.shape[:-2], v.shape[:-2])
     except RuntimeError:
         raise ValueError(
-            f"k must have the {q.shape[-3]} heads of q or a divisor, got shape {tuple(k.shape)}"
+            f"k must have {q.shape[-3]} heads, as q, or a divisor of this number, got shape "
+            f"{tuple(k.shape)}"
         ) from None
     k, v = k.to(q.dtype), v.to(q.dtype)
     hidden = None
@@ -86,8 +87,8 @@ def softmax_attention(
     if bias is not None:
         if not expands(bias.shape[:-2], lead):
             raise ValueError(
-                f"bias must have shape {(*lead, *pairs)}, one matrix for each head, "
-                f"got {tuple(bias.shape)}"
+                f"bias must have shape {(*lead, *pairs)}, or leading dimensions that expand to "
+                f"it, got {tuple(bias.shape)}"
             )
         # the kernel accepts a mask in float32 or in the dtype of q
         mask = bias if bias.dtype == torch.float32 else bias.to(q.dtype)

@@ -85,8 +85,8 @@ class ToeplitzWeight(PositionWeight):
     def __init__(self, bias: Floats[Tensor, "..."]) -> None:
         if bias.ndim < 2 or not all(size % 2 for size in bias.shape[1:]):
             raise ValueError(
-                "bias must have shape (heads, 2n - 1), or (heads, 2h - 1, 2w - 1) on a grid, "
-                f"got {tuple(bias.shape)}"
+                "bias must have shape (heads, 2n - 1) for a sequence or (heads, 2h - 1, 2w - 1) "
+                f"for a grid, got {tuple(bias.shape)}"
             )
         super().__init__()
         self._hold("bias", bias)
@@ -139,19 +139,19 @@ class ToeplitzWeight(PositionWeight):
             self._require_plain(mode, state)
         if mode is not None and mode not in MODES:
             raise ValueError(
-                f"mode must be one of {MODES} or None for a ToeplitzWeight, got {mode!r}"
+                f"mode must be None or one of {', '.join(MODES)} for a ToeplitzWeight, got {mode!r}"
             )
         if state is not None:
             raise ValueError(
-                "state must be None for a ToeplitzWeight, which has no recurrence, got one of "
-                f"{state.length} tokens"
+                "state must be None for a ToeplitzWeight, which has no recurrent form, got a state "
+                f"of {state.length} tokens"
             )
         batch_shape = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
         heads, n = batch_shape[-1], phi_q.shape[-2]
         bias = self._fitted(n, phi_k.shape[-2])
         if bias.shape[0] != 1 and bias.shape[0] != heads:
             raise ValueError(
-                f"bias must have 1 head or the {heads} of phi_q, got shape {tuple(bias.shape)}"
+                f"bias must have 1 or {heads} heads, as phi_q, got shape {tuple(bias.shape)}"
             )
         phi_q = phi_q.expand(*batch_shape, -1, -1)
         if 0 in (*phi_q.shape, *u.shape):
@@ -191,13 +191,13 @@ class ToeplitzWeight(PositionWeight):
         tokens = math.prod(sizes)
         if num_queries != num_keys:
             raise ValueError(
-                "a ToeplitzWeight needs as many queries as keys, numbered alike, "
-                f"got {num_queries} and {num_keys}"
+                "a ToeplitzWeight must have as many queries as keys, at the same positions, got "
+                f"{num_queries} queries and {num_keys} keys"
             )
         if num_keys > tokens or (len(sizes) > 1 and num_keys != tokens):
             raise ValueError(
-                f"bias of shape {tuple(self.bias.shape)} is made for {tokens} tokens, "
-                f"got {num_keys}"
+                f"the number of tokens must be {'at most ' if len(sizes) == 1 else ''}{tokens} for "
+                f"a bias of shape {tuple(self.bias.shape)}, got {num_keys}"
             )
         if len(sizes) > 1 or not num_keys:
             return self.bias

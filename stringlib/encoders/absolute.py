@@ -114,8 +114,8 @@ class LearnedAbsolute(nn.Module):
         except IndexError:
             known = (rows >= 0) & (rows < self.num_positions)
             raise ValueError(
-                f"positions must be whole numbers from 0 to {self.num_positions - 1}, "
-                f"the rows of the table, got {places[~known][0].item():g}"
+                f"positions must be integers from 0 to {self.num_positions - 1}, because the table "
+                f"has {self.num_positions} rows, got {places[~known][0].item():g}"
             ) from None
 
     def extra_repr(self) -> str:

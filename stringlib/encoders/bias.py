@@ -102,13 +102,14 @@ class T5Bias(RelativeBias):
         super().__init__(heads)
         sides = 2 if bidirectional else 1
         if num_buckets < 2 * sides or num_buckets % sides:
-            even = " and even, for two sides" if bidirectional else ""
+            even = " and even if bidirectional" if bidirectional else ""
             raise ValueError(f"num_buckets must be at least {2 * sides}{even}, got {num_buckets}")
         self.num_buckets, self.bidirectional = int(num_buckets), bidirectional
         self._side = self.num_buckets // sides
         if max_distance <= self._side // 2:
             raise ValueError(
-                f"max_distance must be at least {self._side // 2 + 1}, got {max_distance}"
+                f"max_distance must be at least {self._side // 2 + 1}, because each smaller "
+                f"distance has a bucket of its own, got {max_distance}"
             )
         self.max_distance = int(max_distance)
         self.weight = nn.Parameter(torch.empty(self.num_buckets, self.heads))

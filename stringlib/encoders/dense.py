@@ -40,9 +40,9 @@ class DenseSTRING(STRING):
 
     @checked
     def __init__(self, generators: Floats[Tensor, "heads coord_dim d d"]) -> None:
-        require_generators(generators)
         heads, coord_dim, size, _ = generators.shape
         if generators.is_meta:  # there are no values to compute with
+            require_generators(generators)
             shapes = (heads, size // 2, coord_dim), (heads, size, size)
             frequencies, basis = (generators.new_empty(shape) for shape in shapes)
         else:

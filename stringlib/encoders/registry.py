@@ -15,7 +15,7 @@ from stringlib.encoders.reflection import ReflectionSTRING
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rope import AxialRoPE, RoPE
 from stringlib.encoders.string import RotaryEncoder
-from stringlib.parts import part
+from stringlib.parts import named, part, require_known_options
 from stringlib.spec import checked
 
 ENCODERS: dict[str, Callable[..., RotaryEncoder]] = {
@@ -72,10 +72,11 @@ def make_encoder(
     """
     offered = {"head_dim": head_dim, "coord_dim": coord_dim, "heads": heads}
     made: RotaryEncoder = part("name", name, ENCODERS, offered, options)
-    _require_none(options, name)
+    require_known_options(f"encoder {name!r}", options, named(ENCODERS[name]))
     if made.coord_dim != coord_dim:
         raise ValueError(
-            f"coord_dim must be {made.coord_dim} for {name}, got {coord_dim}; axial takes more"
+            f"coord_dim must be {made.coord_dim} for encoder {name!r}, got {coord_dim}. Encoder "
+            "'axial' is RoPE for several coordinates."
         )
     return made
 
@@ -98,10 +99,5 @@ def make_bias(name: str, heads: int, *, causal: bool = False, **options: Any) ->
     """
     offered = {"heads": heads, "causal": causal, "bidirectional": not causal}
     made: RelativeBias = part("name", name, BIASES, offered, options)
-    _require_none(options, name)
+    require_known_options(f"relative bias {name!r}", options, named(BIASES[name]))
     return made
-
-
-def _require_none(options: dict[str, Any], name: str) -> None:
-    for option in options:
-        raise TypeError(f"{option} is no argument of encoder {name!r}")

@@ -40,7 +40,7 @@ class RelativeBias(Derived):
         Returns:
             ``(heads, n)``, in the dtype of the module, computed in at least float32.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define at(distances)")
 
     @checked
     def forward(self, num_queries: Count0, num_keys: Count0, *, offset: Whole = 0) -> Tensor:

@@ -45,7 +45,7 @@ class GeometricRoPE(STRING):
     ) -> None:
         if head_dim < 2 * coord_dim:
             raise ValueError(
-                f"head_dim must be at least {2 * coord_dim}, a pair of channels for each of "
+                f"head_dim must be at least {2 * coord_dim}, one pair of channels for each of "
                 f"{coord_dim} coordinates, got {head_dim}"
             )
         frequencies = _frequencies(head_dim // 2, coord_dim, base).repeat(heads, 1, 1)
@@ -178,8 +178,16 @@ def mrope(
     fits = not interleaved or all(
         k + count * (own - 1) < pairs for k, own in enumerate(sections) if k
     )
-    if sum(sections) != pairs or not fits:
-        raise ValueError(f"sections must share out {pairs} pairs, got {tuple(sections)}")
+    if sum(sections) != pairs:
+        raise ValueError(
+            f"sections must add up to {pairs}, the number of pairs, got {tuple(sections)}"
+        )
+    if not fits:
+        most = [len(range(k, pairs, count)) for k in range(1, count)]
+        raise ValueError(
+            f"sections must be at most {most} after the first if interleaved, because coordinate k "
+            f"has the pairs k, k + {count}, …, got {tuple(sections)}"
+        )
     axes = torch.arange(count).repeat_interleave(torch.tensor(sections))
     if interleaved:
         axes.zero_()

@@ -223,8 +223,8 @@ class Beyond(nn.Module):
         own = self.encoder._all_frequencies().to(frequencies)
         if own.shape != frequencies.shape:
             raise ValueError(
-                "encoder must have as many heads, pairs and coordinates as that of short texts, "
-                f"{tuple(frequencies.shape)}, got {tuple(own.shape)}"
+                f"encoder must have frequencies of shape {tuple(frequencies.shape)}, like the "
+                f"encoder for short texts, got {tuple(own.shape)}"
             )
         return torch.where(longer, own, frequencies), torch.where(longer, self.scale, scale)
 
@@ -328,10 +328,11 @@ def yarn_attention_factor(scale: Scale, weight: Positive = 1.0) -> float:
 def _require_two_pairs(frequencies: Tensor, what: str) -> None:
     if frequencies.shape[1] < 2:
         raise ValueError(
-            f"frequencies must be of at least 2 pairs for {what}, got {tuple(frequencies.shape)}"
+            f"frequencies must have at least 2 pairs for {what}, got shape "
+            f"{tuple(frequencies.shape)}"
         )
 
 
 def _require_ramp(slow: float, fast: float) -> None:
     if fast <= slow:
-        raise ValueError(f"fast must be above slow={slow}, got {fast}")
+        raise ValueError(f"fast must be above slow = {slow}, got {fast}")

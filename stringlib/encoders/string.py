@@ -93,7 +93,7 @@ class RotaryEncoder(Derived):
 
     def frequencies(self) -> Tensor:
         """Return Ω in radians per unit of position, float64, ``(heads, pairs, coord_dim)``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define frequencies()")
 
     def basis(self) -> Tensor:
         """Return the orthogonal matrix P, float64, ``(heads, head_dim, head_dim)``.
@@ -271,7 +271,9 @@ class RotaryEncoder(Derived):
             True
         """
         if heads is not None and self.heads not in (1, heads):
-            raise ValueError(f"heads must be {self.heads}, those of the encoder, got {heads}")
+            raise ValueError(
+                f"heads must be {self.heads}, the number of heads of the encoder, got {heads}"
+            )
         own = heads or (None if self.heads == 1 else self.heads)
         rows = weight.shape[0] if weight.ndim in (1, 2) else 0
         if rows == 0 or rows % self.head_dim or (own and own * self.head_dim != rows):
@@ -282,16 +284,17 @@ class RotaryEncoder(Derived):
             )
         if own is None and weight.ndim == 2 and weight.shape[1] == 3 * rows:
             raise ValueError(
-                f"weight must have its rows first, as nn.Linear has; {tuple(weight.shape)} looks "
-                "like queries, keys and values in columns, as GPT-2's Conv1D has them: give the "
-                "transposed part, or heads"
+                "weight must have the layout of nn.Linear, (out, in), got "
+                f"{tuple(weight.shape)}, which looks like GPT-2's Conv1D with queries, keys and "
+                f"values side by side. Pass one part, for example weight[:, :{rows}].T, or set "
+                "heads."
             )
         third = rows // 3
         if own is None and weight.shape == (3 * third, third) and third % self.head_dim == 0:
             raise ValueError(
-                "weight must project to queries or to keys, not to queries, keys and values as "
-                f"(3 * {third}, {third}) does, got {tuple(weight.shape)}: fold the parts, or give "
-                "heads"
+                f"weight must project to queries or to keys, got {tuple(weight.shape)}, which "
+                f"looks like queries, keys and values in one projection. Fold weight[:{third}] and "
+                f"weight[{third}:{2 * third}] separately, or set heads."
             )
         basis = self.basis() if layout is None else self.basis()[..., self._order(layout)]
         by_head = weight.reshape(rows // self.head_dim, self.head_dim, -1).to(basis.dtype)
@@ -348,14 +351,7 @@ class RotaryEncoder(Derived):
         """
         if not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating-point dtype, got {dtype}")
-        if self.head_dim % 2:
-            raise ValueError(
-                f"head_dim must be even for tables (channels rotate in pairs), got {self.head_dim}"
-            )
-        if self.heads != 1:
-            raise ValueError(
-                f"heads must be 1 for tables, which all heads share, got {self.heads}: use phases"
-            )
+        self._require_tables()
         angles = (widen(positions).unsqueeze(-3) @ self._all_frequencies().mT).squeeze(-3)
         cos, sin = ([wave(angles).to(dtype)] * 2 for wave in (torch.cos, torch.sin))
         if layout == "half":
@@ -375,6 +371,19 @@ class RotaryEncoder(Derived):
         own = type(self)
         return (own.forward, own._encode) == (RotaryEncoder.forward, RotaryEncoder._encode)
 
+    def _require_tables(self) -> None:
+        """Raise ``ValueError`` unless cosines and sines can be tables, ``(..., n, head_dim)``."""
+        if self.head_dim % 2:
+            raise ValueError(
+                "encoder must have an even head_dim for tables, because channels rotate in pairs, "
+                f"got {self.head_dim}"
+            )
+        if self.heads != 1:
+            raise ValueError(
+                "encoder must have heads=1 for tables, because all heads share one table, got "
+                f"heads={self.heads}. Use encoder.phases(positions) instead."
+            )
+
     def _own_frequencies(self) -> Tensor:
         """Return Ω; raise ``ValueError`` if :meth:`frequencies` returns it in a wrong shape."""
         frequencies = self.frequencies()
@@ -383,8 +392,9 @@ class RotaryEncoder(Derived):
         fits = 2 * pairs <= self.head_dim
         if not fits or (heads, coord_dim) != (self.heads, self.coord_dim):
             raise ValueError(
-                f"frequencies() must have shape ({self.heads} heads, at most {self.head_dim // 2} "
-                f"pairs, {self.coord_dim} coordinates), got {tuple(frequencies.shape)}"
+                f"frequencies() must return shape ({self.heads} heads, at most "
+                f"{self.head_dim // 2} pairs, {self.coord_dim} coordinates), got "
+                f"{tuple(frequencies.shape)}"
             )
         return frequencies
 
@@ -459,8 +469,8 @@ class RotaryEncoder(Derived):
         expected = heads, x.shape[-2], *self._turn_shape()
         if shape[-4:] != expected:
             raise ValueError(
-                f"{name} must be phases of this encoder for the {x.shape[-2]} tokens of {x_name}, "
-                f"(..., {', '.join(map(str, expected))}), got shape {shape}"
+                f"{name} must be phases that this encoder computed for the {x.shape[-2]} tokens of "
+                f"{x_name}, (..., {', '.join(map(str, expected))}), got shape {shape}"
             )
         require_same_device(x_name, x, name, positions.turns)
         require_same_leading(x_name, x, name, positions.turns, own=4)
@@ -577,7 +587,7 @@ class STRING(RotaryEncoder):
         heads, pairs, coord_dim = frequencies.shape
         if head_dim is None:
             if basis is None and pairs == 0:
-                raise ValueError("head_dim must be given for frequencies without pairs, got None")
+                raise ValueError("head_dim must be given if frequencies have no pairs, got None")
             head_dim = 2 * pairs if basis is None else basis.shape[-1]
         super().__init__(head_dim, coord_dim, heads=heads, layout=layout)
         if head_dim < 2 * pairs:
@@ -610,8 +620,8 @@ def _require_orthogonal(basis: Tensor) -> None:
     largest = (exact.mT @ exact - torch.eye(basis.shape[-1]).to(exact)).abs().max().item()
     if not largest <= ORTHOGONAL:  # also true for NaN
         raise ValueError(
-            f"basis must be orthogonal, PᵀP = I within {ORTHOGONAL:.0e}, got entries that are off "
-            f"by {largest:.1e}"
+            f"basis must be orthogonal, PᵀP = I within {ORTHOGONAL:.0e}, got an entry of PᵀP that "
+            f"is off by {largest:.1e}. Orthogonalise it, for example with torch.linalg.qr(basis).Q."
         )
 
 

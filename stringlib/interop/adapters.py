@@ -100,16 +100,12 @@ class RotaryTables(nn.Module):
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
         for each in by_type.values():
             require("encoder", each, RotaryEncoder)
-            if each.heads != 1:
-                raise ValueError(
-                    f"heads must be 1 for tables, which all heads share, got {each.heads}"
-                )
-            if each.head_dim % 2:
-                raise ValueError(f"head_dim must be even for tables, got {each.head_dim}")
+            each._require_tables()
             if layout == "axes" and each.head_dim % (2 * each.coord_dim):
                 raise ValueError(
-                    f"head_dim must be a multiple of {2 * each.coord_dim} for tables with halves "
-                    f"for each of {each.coord_dim} coordinates, got {each.head_dim}"
+                    f"encoder must have a head_dim that is a multiple of {2 * each.coord_dim} for "
+                    f"layout 'axes', which splits it into the halves of {each.coord_dim} "
+                    f"coordinates, got {each.head_dim}"
                 )
         scales = _by_type("scale", scale, by_type, 1.0)
         for factor in scales.values():
@@ -159,8 +155,8 @@ class RotaryTables(nn.Module):
         found = [find(rotary_emb, name) for name in names]
         if any(each.form != found[0].form for each in found):
             raise ValueError(
-                "rotary_emb must have one form of tables for all layer types, got "
-                f"{type(rotary_emb).__name__}"
+                "rotary_emb must return tables of the same layout for all layer types, got "
+                f"different layouts from {type(rotary_emb).__name__}"
             )
 
         def by_type(things: Iterable[Any]) -> Any:
@@ -228,9 +224,11 @@ class RotaryTables(nn.Module):
         """
         encoder, name = self._of(None)
         if self.positions is None:
-            raise ValueError("positions must be given for tables of a shape, got None")
+            raise ValueError(
+                "positions must be given to RotaryTables for the tables of a shape, got None"
+            )
         if self.layout == "complex":
-            raise ValueError("layout must have cosines and sines by themselves, got 'complex'")
+            raise ValueError("layout must have separate cosines and sines, got 'complex'")
         positions = self.positions(*shape).to(encoder.frequencies().device)
         cos, sin = self._tables(positions, dtype, encoder, name)
         return torch.cat([sin, cos], -1)
@@ -255,7 +253,7 @@ class RotaryTables(nn.Module):
         require_same_device("x", positions, "encoder", frequencies)
         if positions.shape[-1:] != (encoder.coord_dim,):
             raise ValueError(
-                f"positions must make shape (..., seq, {encoder.coord_dim}), got "
+                f"positions must return shape (..., seq, {encoder.coord_dim}), got "
                 f"{tuple(positions.shape)}"
             )
         if _key(name) in self.longer:
@@ -370,18 +368,18 @@ class Rotated(nn.Module):
         most, rest = divmod(linear.out_features, encoder.head_dim)
         if rest:
             raise ValueError(
-                f"linear must project to heads of {encoder.head_dim} channels, those of the "
+                f"linear must project to heads of {encoder.head_dim} channels, the head_dim of the "
                 f"encoder, got {linear.out_features} rows"
             )
         heads = most if heads is None else heads
         if not 0 < heads <= most or heads % encoder.heads:
             raise ValueError(
                 f"heads must be a multiple of {encoder.heads}, the heads of the encoder, and at "
-                f"most {most}, those of linear, got {heads}"
+                f"most {most}, the heads of linear, got {heads}"
             )
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
         if isinstance(positions, Tensor) and positions.is_meta:
-            raise ValueError("positions must have numbers, got a tensor on the meta device")
+            raise ValueError("positions must have values, got a tensor on the meta device")
         # not a buffer: libraries that build models on the meta device fill buffers that are not in
         # the state_dict with arbitrary numbers
         self.positions = (
@@ -449,8 +447,9 @@ class Rotated(nn.Module):
         if not plain or hooks or not linear._parameters.keys() >= {"weight", "bias"}:
             names = ", ".join(name for name, _ in linear.named_parameters())
             raise ValueError(
-                "linear must be a weight and a bias without hooks behind them to be folded, got "
-                f"{type(linear).__name__} with {names} and {hooks} hooks"
+                f"linear: expected a plain nn.Linear without forward hooks, got "
+                f"{type(linear).__name__} with parameters {names} and {hooks} hook(s). Remove the "
+                "hooks (weight norm, pruning, LoRA: merge them first), then call folded() again."
             )
         linear = copy.deepcopy(linear)
         for parameter in (linear.weight, linear.bias):
@@ -511,7 +510,9 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     kinds = (RotaryTables, Rotated)
     places = [name for name, each in model.named_modules() if isinstance(each, kinds)]
     if not places:
-        raise ValueError("model must have RotaryTables or Rotated in it, got none")
+        raise ValueError(
+            "model must contain a RotaryTables or a Rotated, got none. Exchange its encoders first."
+        )
     wanted = {
         f"{place}.{key}" for place in places for key in model.get_submodule(place).state_dict()
     }
@@ -532,8 +533,9 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     if wanted != saved.keys():
         missing, left = sorted(wanted - saved.keys()), sorted(saved.keys() - wanted)
         raise ValueError(
-            f"directory must hold what the model's encoders have, got {directory} without "
-            f"{', '.join(missing) or 'nothing'} and with {', '.join(left) or 'nothing'} besides"
+            f"directory: the checkpoint in {directory} does not match the model's encoders. "
+            f"Missing: {', '.join(missing) or 'none'}. Unexpected: {', '.join(left) or 'none'}. "
+            "Build the encoders as in training, or pass the right variant."
         )
     model.load_state_dict(saved, strict=False)
 
@@ -564,16 +566,18 @@ class _TurningWeight(Tensor):
             module = getattr(weight, "module", None)
             if module is None:
                 raise ValueError(
-                    "weight must be that of the whole projection, whose tokens are turned, got "
-                    f"shape {tuple(weight.shape)} made of it"
+                    "weight: this projection applies a rotary encoder and needs its whole weight, "
+                    f"got a slice or product of it with shape {tuple(weight.shape)}. Call the "
+                    "module instead of computing with its weight."
                 )
             with torch._C.DisableTorchFunctionSubclass():
                 projected = nn.functional.linear(x, weight, given.get("bias"))
             return module._turn(x, projected)
         if getattr(function, "__name__", "") in PRODUCTS:
             raise ValueError(
-                "weight must be multiplied by torch.nn.functional.linear, which turns its tokens, "
-                f"got {function.__name__}"
+                "weight: this projection applies a rotary encoder, which only "
+                f"torch.nn.functional.linear does with its weight, got {function.__name__}. Call "
+                "the module instead of computing with its weight."
             )
         found = super().__torch_function__(function, types, args, kwargs)
         if function in SAME:
@@ -632,7 +636,10 @@ class PatchPositions:
             x: Tokens, ``(batch, seq, channels)``. Only their shape and device are used.
         """
         if self.shapes is None:
-            raise ValueError("shapes must be told by the model's embedding first, got none")
+            raise ValueError(
+                "the shapes of the images are unknown, because the embedding that was given to "
+                "PatchPositions has not been called yet. Call the whole model."
+            )
         shapes, backward = self.shapes, False
         if not torch.compiler.is_compiling():
             backward = torch._C._current_graph_task_id() >= 0
@@ -641,8 +648,9 @@ class PatchPositions:
             # other images may have been stored since
             if self.several:
                 raise ValueError(
-                    "shapes must be those of one call of the model between two backward passes "
-                    "where checkpointing computes layers again, got several"
+                    "with gradient checkpointing, the images must have the same shapes in all "
+                    "calls of the model between two backward passes, got several shapes. Call "
+                    "backward() after each call of the model."
                 )
             shapes, self.used = self.kept, True
         rows, columns = shapes.to(x.device).unsqueeze(-1).unbind(1)

@@ -103,14 +103,14 @@ def fold_qkv(
     kv_heads = heads if kv_heads is None else kv_heads
     if encoder.heads != 1 and heads != kv_heads:
         raise ValueError(
-            f"encoder must have heads=1 for {heads} query and {kv_heads} key heads, "
-            f"got {encoder.heads}"
+            f"encoder must have heads=1 for {heads} query heads and {kv_heads} key heads, "
+            f"got heads={encoder.heads}"
         )
     sizes = [count * encoder.head_dim for count in (heads, kv_heads, kv_heads)]
     if linear.out_features != sum(sizes):
         raise ValueError(
-            f"linear must have {sum(sizes)} rows, queries, keys and values of {heads} and "
-            f"{kv_heads} heads of {encoder.head_dim} channels, got {linear.out_features}"
+            f"linear must have {sum(sizes)} rows (queries of {heads} heads, keys and values of "
+            f"{kv_heads} heads, {encoder.head_dim} channels each), got {linear.out_features}"
         )
     for parameter in (linear.weight, linear.bias):
         if parameter is not None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from stringlib.encoders.string import STRING, RotaryEncoder
 from stringlib.kernels.rotation import pair_up
 from stringlib.precision import at_least_float32, widen
-from stringlib.spec import Floats, checked, require
+from stringlib.spec import Floats, checked
 
 Norm = nn.Module | Tensor | None
 CLOSE = 1e-5  # relative tolerance for scales, which models store in float32
@@ -131,8 +131,9 @@ def fold_norms(
     folded = _fold(encoder, norm_q, norm_k)
     if folded is None:
         raise ValueError(
-            "encoder must have a basis that moves through both norms, got "
-            f"{type(encoder).__name__}, and scales that map its planes into each other"
+            "encoder must have a basis that folds through norm_q and norm_k, got "
+            f"{type(encoder).__name__}. A norm does more than divide by a length and scale, or its "
+            "scales mix rotating planes, see foldable()."
         )
     return folded
 
@@ -146,7 +147,6 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
     if isinstance(norm, Tensor):
         found = widen(norm.detach()).flatten()
     else:
-        require(name, norm, nn.Module)
         try:
             found = _asked(norm, d)
         except Exception:  # the module does not accept vectors of this shape
@@ -154,9 +154,9 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
     if found is None:
         return None
     if found.numel() % d:
-        raise ValueError(f"{name} must have scales of heads of {d} channels, got {found.numel()}")
+        raise ValueError(f"{name} must have {d} scales, or {d} for each head, got {found.numel()}")
     if not found.isfinite().all():
-        raise ValueError(f"{name} must have finite scales, got others")
+        raise ValueError(f"{name} must have finite scales, got inf or nan")
     return found.view(-1, d)
 
 
@@ -197,9 +197,9 @@ def _fold(encoder: RotaryEncoder, norm_q: Norm, norm_k: Norm) -> Folded | None:
     # each key head shares its basis with the query heads that attend to it
     count = max(encoder.heads, len(k))
     if len(k) not in (1, count) or (encoder.heads not in (1, count)):
-        raise ValueError(f"norm_k must have scales of {encoder.heads} heads, got {len(k)}")
+        raise ValueError(f"norm_k must have scales for {encoder.heads} heads, got {len(k)}")
     if len(q) % count and len(q) != 1:
-        raise ValueError(f"norm_q must have scales of a multiple of {count} heads, got {len(q)}")
+        raise ValueError(f"norm_q must have scales for a multiple of {count} heads, got {len(q)}")
     q = q.view(count if len(q) > 1 else 1, -1, encoder.head_dim).expand(count, -1, -1)
     k = k.expand(count, -1)
     omega = encoder.frequencies().detach()

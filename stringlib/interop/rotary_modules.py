@@ -104,7 +104,7 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
             positions, has learned frequencies, or changes for long texts in an unknown way.
     """
     if any(each.is_meta for each in module.buffers()):
-        raise ValueError("rotary_emb must have its numbers, got one on the meta device")
+        raise ValueError("rotary_emb must have values, got buffers on the meta device")
     for way in WAYS:
         asked = _Asked(module, way, layer_type)
         try:
@@ -115,13 +115,13 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
             continue
         if learned := [name for name, _ in module.named_parameters()]:
             raise ValueError(
-                f"rotary_emb must have fixed frequencies, got {type(module).__name__}, which "
-                f"learns {', '.join(learned)}: write its encoder down"
+                f"rotary_emb must have fixed frequencies, got {type(module).__name__} with the "
+                f"learned {', '.join(learned)}. Build its encoder yourself."
             )
         return found._replace(longer=asked.longer(found))
     raise ValueError(
-        "rotary_emb must make cosines and sines of tokens and their positions, got "
-        f"{type(module).__name__}, which does not: write its encoder down"
+        "rotary_emb must return cosines and sines for tokens and their positions, got "
+        f"{type(module).__name__}, which does not. Build its encoder yourself."
     )
 
 
@@ -209,8 +209,9 @@ class _Asked(NamedTuple):
 
     def _unknown(self, kind: str) -> ValueError:
         return ValueError(
-            "rotary_emb must turn long texts as short ones, or by LongRoPE or dynamic NTK scaling, "
-            f"got {type(self.module).__name__} with rope_type={kind!r}"
+            "rotary_emb must use the same frequencies for all lengths, LongRoPE or dynamic NTK "
+            f"scaling, got {type(self.module).__name__} with rope_type={kind!r}. Build its encoder "
+            "yourself."
         )
 
     def _answer(self, module: nn.Module, positions: Tensor, dtype: torch.dtype) -> Any:

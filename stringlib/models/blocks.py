@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.multihead import MultiHeadAttention, State
+from stringlib.attention.registry import layer_options
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import Phases, RotaryEncoder
-from stringlib.inputs import require_same_tokens
+from stringlib.inputs import did_you_mean, require_same_tokens
+from stringlib.parts import named
 from stringlib.precision import at_least_float32
 from stringlib.spec import checked
 
@@ -106,7 +108,10 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         if mlp is not None and mlp not in FEED_FORWARD:
-            raise ValueError(f"mlp must be None or one of {', '.join(FEED_FORWARD)}, got {mlp!r}")
+            raise ValueError(
+                f"mlp must be None or one of {', '.join(FEED_FORWARD)}, got {mlp!r}"
+                f"{did_you_mean(mlp, FEED_FORWARD)}"
+            )
         if hidden is None:
             hidden = 8 * dim // 3 if mlp == "swiglu" else 4 * dim
         self.attention = MultiHeadAttention(dim, heads, **attention)
@@ -195,7 +200,15 @@ def require_known(encoder: object) -> None:
     """Raise ``ValueError`` if the encoder of a model is given by an unknown name."""
     names = (*ENCODERS, *BIASES, *ABSOLUTE)
     if isinstance(encoder, str) and encoder not in names:
-        raise ValueError(f"encoder must be None or one of {', '.join(names)}, got {encoder!r}")
+        raise ValueError(
+            f"encoder must be None or one of {', '.join(names)}, got {encoder!r}"
+            f"{did_you_mean(encoder, names)}"
+        )
+
+
+def block_options() -> set[str]:
+    """Return the names of the options that a model passes to its blocks."""
+    return {*named(MultiHeadAttention), *layer_options()}
 
 
 class Blocks(nn.Module):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.multihead import State
+from stringlib.attention.registry import FIXED
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
@@ -19,11 +20,13 @@ from stringlib.inputs import per_head, require_places, require_same_device
 from stringlib.models.blocks import (
     Block,
     Blocks,
+    block_options,
     initialize,
     phases_of,
     require_known,
     share_encoders,
 )
+from stringlib.parts import known_options
 from stringlib.spec import Count0, Indices, NotNegative, Positions, checked
 
 
@@ -82,6 +85,7 @@ class LanguageModel(Blocks):
         (torch.Size([8, 100, 256]), torch.Size([8, 105]))
     """
 
+    @known_options(block_options, FIXED | {"causal": "a language model is always causal"})
     @checked
     def __init__(
         self,
@@ -105,8 +109,8 @@ class LanguageModel(Blocks):
         if encoder == "learned" or options.get("weight") == "toeplitz":
             if length is None:
                 raise ValueError(
-                    "length, the longest sequence, must be given for encoder 'learned' and weight "
-                    "'toeplitz', got None"
+                    "length must be given for encoder 'learned' and weight 'toeplitz', got None. "
+                    "Pass the number of tokens of the longest sequence."
                 )
             self.length = int(length)
         self.embed = nn.Embedding(vocab, dim)
@@ -257,14 +261,16 @@ class LanguageModel(Blocks):
         """
         self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
-            raise ValueError("tokens must hold at least one token to go on from, got none")
+            raise ValueError(
+                "tokens must have at least one token, from which to generate, got none"
+            )
         for block in self.blocks:
             assert isinstance(block, Block)
             if count and not block.attention.has_state:
                 raise ValueError(
-                    "generate goes on from the states of its layers, got a model whose layers "
-                    "have none: with the weight 'toeplitz', with a bias on features, or with "
-                    "features that are rotated"
+                    "generate() needs layers with a state, but this model has a layer without one "
+                    "(weight='toeplitz', a relative bias on features, or rotated features). Use "
+                    "softmax or a decay, or call the model on all tokens for each next token."
                 )
         positions = None
         if key_mask is not None:
@@ -272,8 +278,8 @@ class LanguageModel(Blocks):
             key_mask = key_mask.view(-1, tokens.shape[-1]).expand(tokens.shape)
             if not key_mask[:, -1].all():
                 raise ValueError(
-                    "key_mask must be True for the last token of each row: padding stands in "
-                    f"front, got {key_mask[:, -1].tolist()}"
+                    "key_mask must be True for the last token of each row, got "
+                    f"{key_mask[:, -1].tolist()}. Pad on the left."
                 )
             # padding gets position 0 as well, which has no effect because it is masked
             positions = (key_mask.cumsum(-1) - 1).clamp(min=0)[..., None]
@@ -322,12 +328,12 @@ class LanguageModel(Blocks):
         require_same_device("the model", self.embed.weight, "tokens", tokens)
         if state is not None and len(state) != len(self.blocks):
             raise ValueError(
-                f"state must hold one state for each of {len(self.blocks)} blocks, got {len(state)}"
+                f"state must have one state for each of {len(self.blocks)} blocks, got {len(state)}"
             )
         before = 0 if state is None else state[0].length
         if self.length is not None and before + tokens.shape[-1] > self.length:
             raise ValueError(
-                f"tokens must be at most length = {self.length}, those before included, "
+                f"tokens must be at most length = {self.length}, including those of state, "
                 f"got {before + tokens.shape[-1]}"
             )
         return before

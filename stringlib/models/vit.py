@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
+from stringlib.attention.registry import FIXED
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
@@ -18,11 +19,13 @@ from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import (
     Block,
     Blocks,
+    block_options,
     initialize,
     phases_of,
     require_known,
     share_encoders,
 )
+from stringlib.parts import known_options
 from stringlib.positions import grid_positions
 from stringlib.spec import Floats, Positions, checked
 
@@ -91,6 +94,7 @@ class ViT(Blocks):
         torch.Size([8, 10])
     """
 
+    @known_options(block_options, FIXED)
     @checked
     def __init__(
         self,
@@ -128,20 +132,22 @@ class ViT(Blocks):
         elif isinstance(encoder, str):
             if options.get("coord_dim", axes) != axes:
                 raise ValueError(
-                    f"coord_dim must be {axes}, as image_size has, got {options['coord_dim']}"
+                    f"coord_dim must be {axes}, the number of axes of image_size, got "
+                    f"{options['coord_dim']}"
                 )
             options["coord_dim"] = axes
         elif isinstance(encoder, RotaryEncoder) and encoder.coord_dim != axes:
             raise ValueError(
-                f"encoder must read {axes} coordinates, as image_size has, got {encoder.coord_dim}"
+                f"encoder must have coord_dim={axes}, the number of axes of image_size, got "
+                f"{encoder.coord_dim}"
             )
         self.toeplitz = options.get("weight") == "toeplitz"
         if self.toeplitz:
             options |= self._table(options)
         if self.cls is not None and options.get("causal"):
             raise ValueError(
-                "pool must be 'mean' for causal attention, as a class token sees nothing, "
-                f"got {pool!r}"
+                "pool must be 'mean' for causal attention, because the class token comes first "
+                f"and attends only to itself, got {pool!r}"
             )
         options |= {"encoder": encoder, "attention": attention, "gate": gate}
         self.blocks = nn.ModuleList(
@@ -169,8 +175,8 @@ class ViT(Blocks):
         """
         if images.ndim != 2 + self.axes or images.shape[1] != self.channels:
             raise ValueError(
-                f"images must have shape (batch, {self.channels} channels, {self.axes} sizes), "
-                f"got {tuple(images.shape)}"
+                f"images must have shape (batch, {self.channels} channels, {self.axes} axes of "
+                f"pixels), got {tuple(images.shape)}"
             )
         self._cells("images", tuple(images.shape[2:]))
         x = images
@@ -216,7 +222,7 @@ class ViT(Blocks):
         grid = self._cells("images", tuple(images.shape[2:]))
         if self.toeplitz and grid != self.grid:
             raise ValueError(
-                f"images must have sizes {self.image_size} for weight 'toeplitz', "
+                f"images must have sizes {self.image_size} (image_size) for weight 'toeplitz', "
                 f"got {tuple(images.shape[2:])}"
             )
         if isinstance(self.absolute, GridTable) and positions is None:
@@ -266,8 +272,8 @@ class ViT(Blocks):
         """
         if self.cls is not None:
             raise ValueError(
-                "pool must be 'mean' for weight 'toeplitz', whose table has a number for each "
-                f"offset between patches and none for a class token, got {self.pool!r}"
+                "pool must be 'mean' for weight 'toeplitz', because a class token has no offset "
+                f"to the patches, got {self.pool!r}"
             )
         if len(self.grid) > 2:
             raise ValueError(
@@ -275,7 +281,10 @@ class ViT(Blocks):
             )
         name, value = ("length", self.grid[0]) if len(self.grid) == 1 else ("grid", self.grid)
         if options.get(name, value) != value:
-            raise ValueError(f"{name} must be {value}, as image_size has it, got {options[name]}")
+            raise ValueError(
+                f"{name} must be {value}, the number of patches along each axis, got "
+                f"{options[name]}. Leave it out; it follows from image_size."
+            )
         return {name: value}
 
 
@@ -298,7 +307,7 @@ def _sizes(
     image = tuple(image_size) if isinstance(image_size, Sequence) else (image_size,) * 2
     patch = tuple(patch_size) if isinstance(patch_size, Sequence) else (patch_size,) * len(image)
     if len(image) not in (1, 2, 3):
-        raise ValueError(f"image_size must have one to three axes, got {image}")
+        raise ValueError(f"image_size must have one, two or three axes, got {image}")
     if len(patch) != len(image):
-        raise ValueError(f"patch_size must have {len(image)} axes like image_size, got {patch}")
+        raise ValueError(f"patch_size must have {len(image)} axes, like image_size, got {patch}")
     return image, patch

@@ -83,7 +83,10 @@ def any_number_of_tokens(make: Make, run: Mode) -> None:
         close(got, bias(queries, keys), 0.0, f"a bias of {queries} queries and {keys} keys")
     for queries, keys in ((0, 3), (1, 1), (3, 0)):
         few = bias(queries, keys, offset=3)
-        true(few.shape == (bias.heads, queries, keys), "no tokens have no bias")
+        true(
+            few.shape == (bias.heads, queries, keys),
+            f"a bias must have shape {(bias.heads, queries, keys)} also without tokens",
+        )
         if few.requires_grad:
             few.sum().backward()
 

@@ -72,7 +72,10 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
             build
         )
     if not found:
-        raise ValueError(f"make must take one of the shapes {SHAPES}, got: {error}")
+        raise ValueError(
+            f"make must accept one of the shapes (head_dim, coord_dim, heads) in {SHAPES}, got the "
+            f"error: {error}"
+        )
     return found
 
 
@@ -126,7 +129,9 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
             signs, drops = phi.nonnegative, exponential
             shape = (head_dim, heads, exponential, signs, drops)
             return type(phi).__name__, Mapped(drawn, None, *shape)
-    raise ValueError(f"make must return a map of 4 to 64 channels, got: {error}")
+    raise ValueError(
+        f"make must return a feature map for heads of 4 to 64 channels, got the error: {error}"
+    )
 
 
 def weight_case(make: Make) -> tuple[str, Weighted]:
@@ -177,8 +182,8 @@ def _plain(weight: PositionWeight) -> Weighted:
     lengths = [n for n in LENGTHS if heads and _sums(weight, heads, n)]
     if not lengths:
         raise ValueError(
-            f"make must return a weight of up to 8 heads for 1 to {max(LENGTHS)} tokens, "
-            f"got a {type(weight).__name__} that has no sums for them"
+            f"make must return a weight that attends with up to 8 heads and 1 to {max(LENGTHS)} "
+            f"tokens, got a {type(weight).__name__} that does not"
         )
     far = 16384 if weight.has_state else 1024  # without a state all pairs are in memory at once
     return Weighted(

@@ -106,7 +106,9 @@ def close(got: Tensor, want: Tensor, limit: float, what: str = "the result") -> 
         if a != b:
             raise AssertionError(f"{what} must have {attribute} {_plain(b)}, got {_plain(a)}")
     if not torch.equal(got.isnan(), want.isnan()):
-        raise AssertionError(f"{what} is NaN at other places than it must be")
+        raise AssertionError(
+            f"{what} must be NaN exactly where the expected values are, got others"
+        )
     gap = (got.detach() - want.detach()).abs().nan_to_num(posinf=torch.inf)
     same = got.detach() == want.detach()  # infinities of one sign
     small(gap.masked_fill(same, 0).max().item() if gap.numel() else 0.0, limit, what)
@@ -143,7 +145,7 @@ def derives_both_ways(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
     (pulled,) = torch.func.vjp(function, x)[1](upstream)
     terms = upstream * moved
     gap = (terms.sum() - (pulled * tangent).sum()).abs() / (terms.abs().sum() + 1e-300)
-    small(gap.item(), 1e-10, "a derivative forwards, beside the one backwards,")
+    small(gap.item(), 1e-10, "the forward derivative, compared with the backward derivative,")
 
 
 def true(holds: object, what: str) -> None:
@@ -183,7 +185,7 @@ def skip() -> None:
     Raises:
         NotImplementedError: Always.
     """
-    raise NotImplementedError("it does not apply")
+    raise NotImplementedError("property skipped: it does not apply to this case")
 
 
 def _plain(value: object) -> object:

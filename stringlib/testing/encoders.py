@@ -266,14 +266,17 @@ def results_have_the_dtype_of_the_vectors_and_are_rounded_once(make: Make, run: 
         narrow = q.to(dtype), k.to(dtype)
         encoded = run(encoder, *narrow, positions)
         rotated = run(encoder.rotate, narrow[0], positions)
-        true({t.dtype for t in (*encoded, rotated)} == {dtype}, f"{dtype} in must be {dtype} out")
+        true(
+            {t.dtype for t in (*encoded, rotated)} == {dtype},
+            f"outputs for {dtype} must be {dtype}",
+        )
         exact = encoder(*(x.double() for x in narrow), positions)
         for got, want in zip(encoded, exact, strict=True):
             # only the result is rounded to dtype; angles and products are float32 or float64
             exact_enough = 8 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
             rounding = torch.finfo(dtype).eps / 2 * want.abs() + exact_enough * want.abs().max()
             beyond = ((got.double() - want).abs() - rounding).max().item()
-            small(beyond, 0.0, f"a result in {dtype}, beyond its last digit,")
+            small(beyond, 0.0, f"a result in {dtype}, beyond its rounding,")
 
 
 @ENCODER.holds()
@@ -309,7 +312,7 @@ def parameters_move_to_float32_and_float64_but_never_to_half(make: Make, run: Mo
         for step in steps:
             moved.to(step)
         same = all(a is b for a, b in zip(moved.parameters(), own, strict=True))
-        true(same, "an optimizer must find its parameters again after a move")
+        true(same, "parameters must be the same objects after a move, for an optimizer")
         dtypes = {t.dtype for p in own for t in (p, p.grad) if t is not None}
         true(dtypes <= {kept}, f"from {stored} to {steps} parameters must be {kept}, got {dtypes}")
         wide = {moved.frequencies().dtype, moved.basis().dtype}
@@ -319,7 +322,7 @@ def parameters_move_to_float32_and_float64_but_never_to_half(make: Make, run: Mo
             close(moved.frequencies(), encoder.frequencies(), 0.0, "a frequency after a move")
         q, k, positions = inputs(moved, dtype=steps[-1])
         dtypes = {t.dtype for t in run(moved, q, k, positions)}
-        true(dtypes == {steps[-1]}, f"{steps[-1]} in must be {steps[-1]} out, got {dtypes}")
+        true(dtypes == {steps[-1]}, f"outputs for {steps[-1]} must be {steps[-1]}, got {dtypes}")
 
 
 def all_of(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
@@ -335,7 +338,7 @@ holds_of_modules(ENCODER, lambda make: Held(make, all_of, inputs(make())))
 def a_copy_stands_alone(make: Make, run: Mode) -> None:
     encoder = make()
     folded = copy.deepcopy(encoder.folded())
-    true(not [*folded.parameters()], "a folded encoder must have nothing to learn")
+    true(not [*folded.parameters()], "a folded encoder must have no parameters")
     given = inputs(encoder)
     before, frequencies = run(encoder, *given)[0].clone(), folded.frequencies().clone()
     apart = {name: copied for name, copied in COPIES.items() if "assigned" not in name}
@@ -416,9 +419,12 @@ def positions_may_have_every_valid_shape_and_dtype(make: Make, run: Mode) -> Non
     whole = positions.round()
     for call in (lambda r: encoder(q, k, r)[0], encoder.matrix):
         close(run(call, whole.long()), run(call, whole), 0.0, "a result at integers")
-    true(encoder.matrix(whole.float()).dtype == torch.float32, "matrix() keeps float32")
+    true(
+        encoder.matrix(whole.float()).dtype == torch.float32,
+        "matrix() of float32 positions must be float32",
+    )
     deep, _, _ = inputs(encoder, batch=(2, 3))
-    true(run(encoder.rotate, deep, positions).shape == deep.shape, "rotate() keeps the shape")
+    true(run(encoder.rotate, deep, positions).shape == deep.shape, "rotate() must keep the shape")
     square = (2, encoder.heads, 6, encoder.head_dim, encoder.head_dim)
     true(run(encoder.matrix, own).shape == square, f"matrix() must be {square}")
 
@@ -488,7 +494,10 @@ def phases_keep_gradients_and_precision(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, seq=3)
     narrow = encoder.phases(positions).to(torch.bfloat16)
-    true(narrow.turns.dtype == torch.float32, "angles in bfloat16 would be lost")
+    true(
+        narrow.turns.dtype == torch.float32,
+        "phases must stay in float32, because angles in bfloat16 are inaccurate",
+    )
     true(encoder.phases(positions).to("meta").turns.is_meta, "phases must move to a device")
     file = io.BytesIO()
     torch.save(encoder.phases(positions), file)
@@ -516,11 +525,19 @@ def phases_that_do_not_fit_are_refused(make: Make, run: Mode) -> None:
     bad = [encoder.phases(positions[:4]), phases._replace(turns=phases.turns[..., :0])]
     bad.append(phases._replace(turns=phases.turns[..., :1, :, :, :].repeat(9, 1, 1, 1)))
     for wrong in bad:
-        refused(encoder, q, k, wrong, words="positions must be phases of this encoder for the 5")
+        refused(
+            encoder,
+            q,
+            k,
+            wrong,
+            words="positions must be phases that this encoder computed for the 5",
+        )
     more = encoder.phases(positions.expand(3, -1, -1))
     refused(encoder.rotate, q, more, words="leading dimensions of positions must broadcast")
     one = encoder.phases(positions[:1])
-    refused(encoder, q, k, phases, one, words="key_positions must be phases of this encoder")
+    refused(
+        encoder, q, k, phases, one, words="key_positions must be phases that this encoder computed"
+    )
 
 
 @ENCODER.holds()
@@ -547,9 +564,9 @@ def inputs_are_not_changed_and_nan_stays_in_its_token(make: Make, run: Mode) -> 
     copies = [t.clone() for t in (q, k, positions)]
     encoded = run(encoder, q, k, positions)[0]
     for t, c in zip((q, k, positions), copies, strict=True):
-        close(t, c, 0.0, "what was given")
+        close(t, c, 0.0, "an argument, which a call must not change,")
     spoiled = encoded.isnan().any(-1)
-    true(spoiled[0, 0, 2] and spoiled.sum() == 1, "NaN must stay in its token")
+    true(spoiled[0, 0, 2] and spoiled.sum() == 1, "a NaN must stay in its token")
 
 
 @ENCODER.holds()

@@ -190,12 +190,15 @@ def later_tokens_change_nothing_and_nan_stays_in_its_token(case: Mapped, run: Mo
     loud = torch.cat([k[..., :20, :], 9 * k[..., 20:, :].flip(-2)], -2)
     before, after = run(attend, k), run(attend, loud)
     close(after[..., :20, :], before[..., :20, :], 0.0, "an output before a changed key")
-    true(not torch.equal(after[..., 20:, :], before[..., 20:, :]), "later outputs must change")
+    true(
+        not torch.equal(after[..., 20:, :], before[..., 20:, :]),
+        "outputs after a changed key must change",
+    )
     x = case.tokens(2)
     x[0, 0, 2, 0] = torch.nan
     for features in (phi(x), phi.scaled_keys(x)[0]):
-        true(features[0, 0, 2].isnan().any(), "NaN in must be NaN out")
-        true(features.isnan().any(-1).sum() == 1, "NaN must stay in its token")
+        true(features[0, 0, 2].isnan().any(), "a NaN in a token must give a NaN in its features")
+        true(features.isnan().any(-1).sum() == 1, "a NaN must stay in its token")
 
 
 @FEATURE_MAP.holds()
@@ -249,6 +252,6 @@ def bad_input_is_refused_by_name_and_good_input_is_not_changed(case: Mapped, run
     phi, x = case.make(), case.tokens(2)
     copied = x.clone()
     run(lambda x: all_of(phi, x), x)
-    close(x, copied, 0.0, "what was given")
+    close(x, copied, 0.0, "an argument, which a call must not change,")
     refused(phi, x.long(), error=TypeError, words="x must be")
     refused(phi, [1.0], error=TypeError, words="x must be")

@@ -176,7 +176,7 @@ class _NoLook(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket.__name__ in ("_local_scalar_dense", "nonzero", "equal"):
-            raise AssertionError(f"a value is looked at: {func}")
+            raise AssertionError(f"a value is read, which would synchronise a GPU: {func}")
         return func(*args, **(kwargs or {}))
 
 
@@ -209,7 +209,9 @@ class OneDevice(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         for x in tree_leaves(out):
             if isinstance(x, Tensor) and x.device.type != self.device.type:
-                raise AssertionError(f"{func} makes a tensor on {x.device}, not on {self.device}")
+                raise AssertionError(
+                    f"{func} must return tensors on {self.device}, got one on {x.device}"
+                )
         return out
 
 

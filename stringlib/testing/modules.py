@@ -63,7 +63,7 @@ def holds_of_modules(contract: Contract, held: Callable[[Any], Held]) -> None:
         make, gives, given = held(case)
         module, there = make().to("meta"), [x.to("meta") for x in given]
         for found in on_meta(lambda: gives(module, *there)):
-            true(all(x.is_meta for x in found), "what is computed on a device must stay there")
+            true(all(x.is_meta for x in found), "results must be on the device of the module")
 
     @contract.holds()
     def torch_func_takes_the_same_gradients(case: Any, run: Mode) -> None:

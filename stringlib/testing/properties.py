@@ -251,7 +251,8 @@ def _require_pair(a: tuple[str, Tensor], b: tuple[str, Tensor]) -> None:
         torch.broadcast_shapes(a[1].shape, b[1].shape)
     except RuntimeError:
         raise ValueError(
-            f"{b[0]} must broadcast with {a[0]}, {tuple(a[1].shape)}, got shape {tuple(b[1].shape)}"
+            f"{b[0]} must broadcast with the shape of {a[0]}, {tuple(a[1].shape)}, got "
+            f"{tuple(b[1].shape)}"
         ) from None
 
 

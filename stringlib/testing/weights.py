@@ -380,7 +380,7 @@ def later_tokens_do_not_change_earlier_outputs(case: Weighted, run: Mode) -> Non
         what = f"an earlier output of {_way(causal, mode)}"
         close(after[..., : t + 1, :], before[..., : t + 1, :], limit, what)
         changed = (before - after)[..., t + 1 :, :].abs().max() if n > t + 1 else 1
-        true(changed > 1e-3, "a later output must follow its tokens")
+        true(changed > 1e-3, "later outputs must change with a token")
 
 
 @WEIGHT.holds()
@@ -537,7 +537,10 @@ def no_tokens(case: Weighted, run: Mode) -> None:
         tensors = case.given(n, batch)
         leaves = [x.requires_grad_() for x in tensors[:3]]
         out = attended(case, run, [*leaves, *tensors[3:]], causal, mode)
-        true(out.shape == leaves[2].shape, f"{_way(causal, mode)} of no tokens must have none")
+        true(
+            out.shape == leaves[2].shape,
+            f"{_way(causal, mode)} of no tokens must have the shape of the values",
+        )
         out.sum().backward()
 
 
@@ -632,7 +635,7 @@ def scales_far_beyond_float32_are_harmless(case: Weighted, run: Mode) -> None:
         exact = case.attend(tensors, causal, key_scale=scale)  # e^200 overflows in float32
         low = narrow(tensors, torch.float32)
         got = attended(case, run, low, causal, None, key_scale=scale.float())
-        true(got.dtype == torch.float32, "float32 in must be float32 out")
+        true(got.dtype == torch.float32, "outputs for float32 must be float32")
         close(got.double(), exact, 2e-5, f"{_way(causal, None)} with scales up to e^200")
         shifted = attended(case, run, tensors, causal, None, key_scale=scale + 1000)
         close(shifted, exact, 1e-11, f"{_way(causal, None)} with all scales e^1000 times as large")
@@ -656,7 +659,7 @@ def a_scale_of_minus_infinity_is_a_factor_of_zero(case: Weighted, run: Mode) -> 
         close(got, expected, EXACT, f"{_way(causal, None)} with a scale of −∞")
         (gradient,) = run.gradients(got, [scale])
         true(gradient.isfinite().all(), "the gradient of a scale must be finite")
-        true((gradient[..., absent] == 0).all(), "a key that is absent must have the gradient 0")
+        true((gradient[..., absent] == 0).all(), "a key of scale −∞ must have the gradient 0")
 
 
 @WEIGHT.holds()
@@ -669,7 +672,7 @@ def gradients_stay_finite_however_far_scales_are_apart(case: Weighted, run: Mode
     out = run(lambda s, *t: case.attend(t, key_scale=s), scale, *leaves)
     # the key with the largest scale so far has all the weight
     loudest = scale.cummax(-1).indices[..., None].expand_as(out)
-    close(out, leaves[2].gather(-2, loudest), EXACT, "attention to the loudest key")
+    close(out, leaves[2].gather(-2, loudest), EXACT, "attention to the key of the largest scale")
     finite = all(g.isfinite().all() for g in run.gradients(out, [*leaves, scale]))
     true(finite, "gradients must be finite")
 
