@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.folding import additions_to_weight, require_foldable
 from stringlib.inputs import require_name, require_places, require_same_device
 from stringlib.interop.rotary_modules import Coordinates, Tables, find, laid_out
 from stringlib.precision import at_least_float32, widen, widest
@@ -444,14 +445,9 @@ class Rotated(nn.Module):
                 adapter. The basis would then be lost, or applied to only a part of the output.
         """
         encoder, linear = self.encoder, self.linear
-        plain = type(linear).forward is nn.Linear.forward
-        hooks = len(linear._forward_hooks) + len(self._forward_hooks)
-        if not plain or hooks or not linear._parameters.keys() >= {"weight", "bias"}:
-            names = ", ".join(name for name, _ in linear.named_parameters())
-            raise ValueError(
-                "linear must be a weight and a bias without hooks behind them to be folded, got "
-                f"{type(linear).__name__} with {names} and {hooks} hooks"
-            )
+        require_foldable("linear", linear, additions_to_weight)
+        require_foldable("encoder", encoder)
+        require_foldable("Rotated", self)
         linear = copy.deepcopy(linear)
         for parameter in (linear.weight, linear.bias):
             if parameter is not None:
