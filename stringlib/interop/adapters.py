@@ -24,7 +24,7 @@ from stringlib.folding import additions_to_weight, require_foldable
 from stringlib.inputs import require_name, require_places, require_same_device
 from stringlib.interop.rotary_modules import Coordinates, Tables, find, laid_out
 from stringlib.precision import at_least_float32, widen, widest
-from stringlib.spec import Floats, Positions, Positive, Reals, checked, require
+from stringlib.spec import Floats, Positions, Positive, Reals, checked, require, require_exact
 
 
 class RotaryTables(nn.Module):
@@ -259,10 +259,12 @@ class RotaryTables(nn.Module):
                 f"positions must make shape (..., seq, {encoder.coord_dim}), got "
                 f"{tuple(positions.shape)}"
             )
+        require_exact("position_ids" if self.positions is None else "positions", positions)
+        positions = widen(positions)
         if _key(name) in self.longer:
             length = positions.max() + 1
             frequencies, scale = self.longer[_key(name)](frequencies, scale, length)
-        angles = widen(positions) @ frequencies[0].mT
+        angles = positions @ frequencies[0].mT
         cos, sin = (
             laid_out(wave(angles) * scale, self.layout, encoder.coord_dim)
             for wave in (torch.cos, torch.sin)
