@@ -92,8 +92,8 @@ def require_foldable(
         kind = "a plain nn.Linear without" if test is additions_to_weight else "free of"
         raise ValueError(
             f"{name} must be {kind} hooks and adapters to be folded, got {type(module).__name__} "
-            f"with {found}. Remove hooks and parametrisations, merge adapters, dequantise weights, "
-            "then fold again; or fold before you add them."
+            f"with {found}. Remove hooks and parametrisations, merge adapters and dequantise "
+            "weights first, or fold before you wrap the model."
         )
 
 

@@ -236,7 +236,7 @@ def test_a_projection_that_is_more_than_its_weight_is_not_folded(
             folds()
         return
     kind = type(getattr(owner, place)).__name__
-    match = f"^{argument} must be .* got {kind} with .*merge adapters.*; or fold before"
+    match = f"^{argument} must be .* got {kind} with .*merge adapters.* or fold before"
     with pytest.raises(ValueError, match=match):
         folds()
 
@@ -252,7 +252,7 @@ def test_weights_without_numbers_are_not_folded(fold_of: Callable[[], Any]) -> N
 def test_quantised_layers_are_not_folded() -> None:
     layer = layer_of()
     layer.to_k = quantized(layer.to_k)
-    with pytest.raises(ValueError, match=r"^to_k must be .*dequantise weights"):
+    with pytest.raises(ValueError, match=r"^to_k must be .*dequantise"):
         layer.folded()
 
 
