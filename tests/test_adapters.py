@@ -481,7 +481,7 @@ def test_a_projection_that_is_more_than_its_weight_is_not_folded(
     module.folded()
     change(module.linear)
     module(torch.randn(7, DIM))
-    with pytest.raises(ValueError, match=r"linear: expected a plain nn\.Linear without"):
+    with pytest.raises(ValueError, match=r"linear must be a plain nn.Linear without hooks"):
         module.folded()
 
 

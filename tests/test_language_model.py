@@ -72,6 +72,10 @@ def test_temperature() -> None:
     assert torch.equal(cold, model.generate(start, 5, temperature=1e-6))
     scores = model(cold)[:, 1:-1]
     assert torch.equal(scores.argmax(-1), cold[:, 2:])
+    assert torch.equal(cold, model.generate(start, 5, temperature=1e-30))
+    for tiny in (9e-31, 1e-38, 5e-324):
+        with pytest.raises(ValueError, match=r"temperature must be 0 or at least 1e-30, .* Give 0"):
+            model.generate(start, 5, temperature=tiny)
     generators = [torch.Generator().manual_seed(seed) for seed in range(8)]
     hot = [model.generate(start, 5, temperature=50.0, generator=g) for g in generators]
     assert len({tuple(t.flatten().tolist()) for t in hot}) == 8

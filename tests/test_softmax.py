@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import reference, softmax_attention
+from stringlib import ALiBi, reference, softmax_attention
 from stringlib.testing.contract import derives_both_ways
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -41,7 +41,7 @@ def test_every_combination_equals_the_printed_formula(
     hidden = torch.zeros(2, n, keys).double() if bias is None else bias.clone()
     if masked:
         hidden[..., ~kept] = -INFINITY
-    if causal:  # the literal form has no key i beyond the last
+    if causal:  # no more queries than keys
         q, hidden = q[:, :keys], hidden[:, :keys]
         bias = None if bias is None else bias[:, :keys]
     expected = reference.softmax_attention(q, k, v, hidden, causal)
@@ -49,6 +49,35 @@ def test_every_combination_equals_the_printed_formula(
     assert largest_difference(got, expected) <= EXACT
     found, wanted = (torch.autograd.grad(y.square().sum(), leaves) for y in (got, expected))
     assert all(largest_difference(a, b) <= EXACT for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 6])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("given", ["", "bias", "key_mask"])
+def test_the_last_queries_see_what_they_see_among_all(
+    count: int, kv_heads: int, given: str
+) -> None:
+    """As in decoding: the last query is at the position of the last key."""
+    q, (k, v) = random(3, 4, 6, 8), (random(3, kv_heads, 6, 8, seed=s) for s in (1, 2))
+    bias = ALiBi(4).double()
+    options: dict = {"key_mask": torch.arange(6) != 2} if given == "key_mask" else {}
+
+    def attend(n: int) -> Tensor:
+        added = bias(n, 6, offset=6 - n) if given == "bias" else None
+        return softmax_attention(q[..., 6 - n :, :], k, v, added, True, **options)
+
+    assert largest_difference(attend(count), attend(6)[..., 6 - count :, :]) <= EXACT
+    if not given:
+        group = [x.repeat_interleave(4 // kv_heads, 1)[0] for x in (k, v)]
+        wanted = reference.softmax_attention(q[0, :, 6 - count :], *group, causal=True)
+        assert largest_difference(attend(count)[0], wanted) <= EXACT
+
+
+def test_no_query_stands_before_all_keys() -> None:
+    q, k, v = tokens(5, 3)
+    with pytest.raises(ValueError, match=r"k must have a key for each of the 5 queries of q"):
+        softmax_attention(q, k, v, causal=True)
+    assert softmax_attention(q, k, v).shape == (2, 5, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

@@ -105,3 +105,26 @@ def test_one_step_for_all_heads_of_a_single_token() -> None:
     got, _ = ssd(x, dt, rate[:1], b, c, state=state)
     expected, _ = ssd(x, dt.expand(-1, HEADS, -1), rate[:1].expand(HEADS), b, c, state=state)
     assert largest_difference(got, expected) <= 1e-14
+
+
+@pytest.mark.parametrize("name", ["retnet", "gla"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [6, 3 * CHUNK])
+def test_a_huge_key_is_not_seen_before_it(n: int, mode: str | None, name: str) -> None:
+    """Its products overflow, and times a decay of 0 they would not be numbers."""
+    given = [x.float() for x in arguments(name, n)[0]]
+    huge = [x.clone() for x in given]
+    early = n - 2
+    for x in (given, huge):
+        x[0] *= 1e10
+    huge[1][:, early:] = 1e30
+
+    def results(given: list[Tensor]) -> list[Tensor]:
+        given = [x.detach().requires_grad_() for x in given]
+        out = FUNCTIONS[name](*given, mode=mode)[0][:, :early]
+        grads = torch.autograd.grad(out.sum(), given)
+        return [out, *(g[:, :early] for g in grads[:3])]
+
+    for found, wanted in zip(results(huge), results(given), strict=True):
+        assert wanted.isfinite().all()
+        torch.testing.assert_close(found, wanted)

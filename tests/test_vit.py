@@ -30,6 +30,16 @@ def test_one_axis_and_three(encoder: str | None, pool: str, size: str) -> None:
     assert model(pictures(model, *larger)).shape == (3, CLASSES)
 
 
+def test_features_are_rolled_along_a_series() -> None:
+    options: dict[str, Any] = {"attention": "relu", "rotate": "roll", "pool": "mean"}
+    model = ViT((12,), 3, CLASSES, 24, **options)
+    series = torch.randn(2, 1, 12)
+    places = torch.arange(4)[:, None]
+    assert torch.equal(model(series), model(series, places))
+    assert properties.largest_difference(model(series), model(series, places + 7)) < 1e-5
+    assert properties.largest_difference(model(series), model(series, places * 0)) > 1e-3
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_patches_in_reading_order(size: str) -> None:
     model = vision_model("gate", size)
@@ -144,5 +154,7 @@ test_bad_input_is_named = refusals(
     (lambda: vit(encoder=CirculantSTRING(12)), "encoder must have coord_dim=2, .* got 1"),
     (lambda: vit(**{**TOEPLITZ, "pool": "cls"}), "pool must be 'mean' for weight 'toeplitz'"),
     (lambda: vit(causal=True), "pool must be 'mean' for causal attention"),
+    (lambda: vit(attention="relu", rotate="roll"), "rotate must be 'before' or 'after' for images"),
+    (lambda: vit((4, 4, 4), attention="relu", rotate="roll"), "rotate must be 'before' or 'after'"),
     (lambda: vit((4, 4, 4), **TOEPLITZ), "image_size must have one or two axes for weight"),
 )

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from stringlib.attention.core import SoftmaxAttention
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.folding import additions, additions_to_weight, require_foldable
 from stringlib.precision import at_least_float32, without_autocast
 
 
@@ -55,9 +56,9 @@ def is_faster(layer: Any, x: Tensor) -> bool:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         x: Tokens, ``(..., seq, dim)``.
     """
-    encoder = layer.core.encoder
+    core, encoder = layer.core, layer.core.encoder
     # P cancels in the logits of softmax, but not in a feature map
-    if not isinstance(layer.core, SoftmaxAttention) or not isinstance(encoder, RotaryEncoder):
+    if type(core)._attend is not SoftmaxAttention._attend or not isinstance(encoder, RotaryEncoder):
         return False
     # A compiled graph must not depend on the number of tokens. With a shift, the last key is stored
     # in the state, always in the same basis.
@@ -70,10 +71,10 @@ def is_faster(layer: Any, x: Tensor) -> bool:
     # Twice as many: .90 to .97, .89 to .97. Four times as many: .86 to .94, .93 to .95.
     if x.numel() <= int(layer.dim) ** 2:
         return False
-    linears = layer.to_q, layer.to_k
-    plain = encoder.basis_first and all(type(linear) is nn.Linear for linear in linears)
-    # an adapter, or a hook, expects queries and keys in the usual basis
-    return plain and not any(_is_hooked(module) for module in (*linears, encoder))
+    if not encoder.basis_first or additions(encoder) or additions(core):
+        return False  # they expect queries and keys in the usual basis
+    # no adapter, hook, parametrisation or quantised weight
+    return not (additions_to_weight(layer.to_q) or additions_to_weight(layer.to_k))
 
 
 def folded_linear(linear: nn.Linear, x: Tensor, basis: Tensor) -> Tensor:
@@ -104,25 +105,33 @@ def folded(layer: Any) -> Any:
     """Return a copy of a layer in which the basis of the encoder is merged into the weights.
 
     Raises:
-        ValueError: If the layer is not softmax attention with a rotary encoder.
+        ValueError: If the layer is not softmax attention with a rotary encoder, or a projection to
+            queries or keys is more than a product with its weight.
     """
-    encoder = layer.core.encoder
-    if not isinstance(encoder, RotaryEncoder) or not isinstance(layer.core, SoftmaxAttention):
+    core, encoder = layer.core, layer.core.encoder
+    softmax = type(core)._attend is SoftmaxAttention._attend
+    if not isinstance(encoder, RotaryEncoder) or not softmax:
         raise ValueError(
             "attention must be softmax with a rotary encoder to be folded, "
             f"got {layer.extra_repr()}"
         )
+    for name, module in (("encoder", encoder), ("core", core), ("shift", layer.shift)):
+        if module is not None:
+            require_foldable(name, module)
+    for name in ("to_q", "to_k"):
+        require_foldable(name, getattr(layer, name), additions_to_weight)
     made = copy.deepcopy(layer)
-    for parameter in (*made.to_q.parameters(), *made.to_k.parameters()):
-        # query heads that share a key head also share its basis
-        for rows in parameter.unflatten(0, (layer.kv_heads, -1, layer.head_dim)).unbind(1):
-            rows.copy_(encoder.fold(rows.flatten(0, 1), layer.kv_heads).view_as(rows))
+    for name in ("to_q", "to_k"):
+        # a new module and new parameters, because to_q, to_k and to_v may share theirs
+        linear = copy.deepcopy(getattr(layer, name))
+        setattr(made, name, linear)
+        for part in ("weight", "bias"):
+            given = getattr(linear, part)
+            if given is not None:
+                # query heads that share a key head also share its basis
+                rows = given.unflatten(0, (layer.kv_heads, -1, layer.head_dim)).unbind(1)
+                new = [encoder.fold(x.flatten(0, 1), layer.kv_heads).view_as(x) for x in rows]
+                new = torch.stack(new, 1).view_as(given)
+                setattr(linear, part, nn.Parameter(new, given.requires_grad))
     made.core.encoder = encoder.folded()
     return made
-
-
-def _is_hooked(module: nn.Module) -> bool:
-    """Return whether calling a module does more than ``forward`` of its class, such as a hook."""
-    hooks = module._forward_hooks, module._forward_pre_hooks
-    backward = module._backward_hooks, module._backward_pre_hooks
-    return "forward" in vars(module) or any(hooks) or any(backward)

@@ -276,7 +276,8 @@ class MultiHeadAttention(nn.Module):
         the basis does not cancel before a feature map.
 
         Raises:
-            ValueError: If the layer has no rotary encoder or is not softmax attention.
+            ValueError: If the layer has no rotary encoder, is not softmax attention, or has a
+                ``to_q`` or ``to_k`` that is more than its weight (hooks, adapters, quantisation).
         """
         layer: MultiHeadAttention = folded(self)
         return layer

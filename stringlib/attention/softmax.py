@@ -45,7 +45,10 @@ def softmax_attention(
         v: Values, ``(..., kv_heads, keys, d_v)``.
         bias: B, which is added to the scaled logits, ``(..., heads, n, keys)``; −∞ hides a key. A
             bias with one head, or without batch dimensions, is broadcast. Default: None, no bias.
-        causal: If True, query i attends only to the keys 0 … i. Default: False.
+        causal: If True, a query attends only to keys up to its own position. The queries are the
+            last of the tokens: with as many queries as keys, query i attends to the keys 0 … i;
+            with fewer queries, as in decoding with a cache, the last query attends to all keys.
+            There cannot be more queries than keys. Default: False.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``. Keys
             and values of padding are ignored, even if they are NaN. Default: None, no padding.
 
@@ -60,12 +63,20 @@ def softmax_attention(
         torch.Size([8, 6, 196, 64])
     """
     group = _group(q, k, v)
-    if group > 1 and (bias is not None or key_mask is not None):
+    n, keys = pairs = q.shape[-2], k.shape[-2]
+    if causal and n != keys:
+        if n > keys:
+            raise ValueError(
+                f"k must have a key for each of the {n} queries of q when causal, "
+                f"got shape {tuple(k.shape)}"
+            )
+        causal = n > 1  # the last token attends to all keys
+    masked = bias is not None or key_mask is not None or (causal and n != keys)
+    if group > 1 and masked:
         # not every device has a fused kernel for grouped heads with a mask
         k, v = (x.repeat_interleave(group, -3) for x in (k, v))
         group = 1
     firsts = q if group == 1 else q[..., ::group, :, :]
-    pairs = q.shape[-2], k.shape[-2]
     try:
         lead = common_shape(firsts.shape[:-2], k.shape[:-2], v.shape[:-2])
     except RuntimeError:
@@ -78,10 +89,10 @@ def softmax_attention(
     if key_mask is not None:
         hidden = ~per_head(key_mask, (*lead, pairs[1]), q.device)[..., None, :]
         k, v = (x.masked_fill(hidden.mT, 0) for x in (k, v))  # 0 · NaN is NaN
-    if causal and (bias is not None or hidden is not None):
-        # the kernel takes a mask or is_causal, not both. The mask is not made from q, because
-        # under vmap this would make one mask for each batch entry.
-        later = torch.ones(pairs, dtype=torch.bool, device=q.device).triu(1)
+    if causal and masked:
+        # the kernel takes a mask or is_causal, not both, and is_causal aligns the first tokens. The
+        # mask is not made from q, because under vmap this would make one mask for each batch entry.
+        later = torch.ones(pairs, dtype=torch.bool, device=q.device).triu(keys - n + 1)
         hidden, causal = later if hidden is None else hidden | later, False
     mask = None if hidden is None else ~hidden
     if bias is not None:
@@ -157,9 +168,5 @@ def continued_softmax(
     before, n = 0 if cache is None else cache.length, q.shape[-2]
     cache = KeyValueCache(k, v, key_mask) if cache is None else cache.extended(k, v, key_mask)
     added = None if bias is None else bias(n, cache.length, offset=before)
-    if before and n > 1:
-        # query i is at position before + i, but the causal mask of the kernel starts at position 0
-        later = torch.ones(n, cache.length, dtype=torch.bool, device=q.device).triu(before + 1)
-        added = (q.new_zeros(()) if added is None else added).masked_fill(later, -math.inf)
-    out = softmax_attention(q, cache.keys, cache.values, added, not before, key_mask=cache.mask)
+    out = softmax_attention(q, cache.keys, cache.values, added, True, key_mask=cache.mask)
     return out, cache

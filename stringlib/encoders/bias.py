@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from stringlib.by_name import by_name
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.precision import at_least_float32, widest
-from stringlib.spec import Reals, checked
+from stringlib.precision import at_least_float32, widen, widest
+from stringlib.spec import Positions, checked
 
 
 class ALiBi(RelativeBias):
@@ -44,10 +44,10 @@ class ALiBi(RelativeBias):
         self._refill()
 
     @checked
-    def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
+    def at(self, distances: Positions[Tensor, "n"]) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
         slopes = self.slopes.to(at_least_float32(self.slopes.dtype))
-        return (-slopes[:, None] * distances.abs().to(slopes.dtype)).to(self.slopes.dtype)
+        return (-slopes[:, None] * distances.to(slopes.dtype).abs()).to(self.slopes.dtype)
 
     def _refill(self) -> None:
         power = 1 << (self.heads.bit_length() - 1)
@@ -123,15 +123,15 @@ class T5Bias(RelativeBias):
         nn.init.normal_(self.weight, std=0.02)
 
     @checked
-    def buckets(self, distances: Reals[Tensor, "..."]) -> Tensor:
+    def buckets(self, distances: Positions[Tensor, "..."]) -> Tensor:
         """Return the bucket of each distance (query minus key), int64, of the same shape."""
         if not self.bidirectional:
             return torch.bucketize(distances.clamp(min=0), self.boundaries, right=True)
-        near = torch.bucketize(distances.abs(), self.boundaries, right=True)
+        near = torch.bucketize(widen(distances).abs(), self.boundaries, right=True)
         return near + self._side * (distances < 0)
 
     @checked
-    def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
+    def at(self, distances: Positions[Tensor, "n"]) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
         return nn.functional.embedding(self.buckets(distances), self.weight).mT
 
@@ -200,10 +200,10 @@ class KerpleLog(RelativeBias):
         return self.log_r2.to(at_least_float32(self.log_r2.dtype)).exp()
 
     @checked
-    def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
+    def at(self, distances: Positions[Tensor, "n"]) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
         r1, r2 = self.r1[:, None], self.r2[:, None]
-        return (-r1 * (r2 * distances.abs().to(r2.dtype)).log1p()).to(self.log_r1.dtype)
+        return (-r1 * (r2 * distances.to(r2.dtype).abs()).log1p()).to(self.log_r1.dtype)
 
 
 class KerplePower(RelativeBias):
@@ -246,10 +246,10 @@ class KerplePower(RelativeBias):
         return 2 * self.logit_r2.to(at_least_float32(self.logit_r2.dtype)).sigmoid()
 
     @checked
-    def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
+    def at(self, distances: Positions[Tensor, "n"]) -> Tensor:
         """Return the bias at each distance, ``(heads, n)``."""
         r1, r2 = self.r1[:, None], self.r2[:, None]
-        far = distances.abs().to(r2.dtype)
+        far = distances.to(r2.dtype).abs()
         # 0^r is 0 for every r > 0, but its second derivative in r would be computed as 0 · ∞
         powers = torch.where(far > 0, far, 1).pow(r2)
         return (-r1 * torch.where(far > 0, powers, 0)).to(self.log_r1.dtype)

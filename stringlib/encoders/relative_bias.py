@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stringlib.derived import Derived
-from stringlib.spec import Count0, Reals, Whole, checked
+from stringlib.spec import Count0, Positions, Whole, checked
 
 
 class RelativeBias(Derived):
@@ -30,7 +30,7 @@ class RelativeBias(Derived):
         super().__init__()
         self.heads = int(heads)
 
-    def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
+    def at(self, distances: Positions[Tensor, "n"]) -> Tensor:
         r"""Return the bias at each distance.
 
         Args:

@@ -20,10 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.folding import additions_to_weight, require_foldable
 from stringlib.inputs import require_name, require_places, require_same_device
 from stringlib.interop.rotary_modules import Coordinates, Tables, find, laid_out
 from stringlib.precision import at_least_float32, widen, widest
-from stringlib.spec import Floats, Positions, Positive, Reals, checked, require
+from stringlib.spec import Floats, Positions, Positive, Reals, checked, require, require_exact
 
 
 class RotaryTables(nn.Module):
@@ -256,10 +257,12 @@ class RotaryTables(nn.Module):
                 f"positions must return shape (..., seq, {encoder.coord_dim}), got "
                 f"{tuple(positions.shape)}"
             )
+        require_exact("position_ids" if self.positions is None else "positions", positions)
+        positions = widen(positions)
         if _key(name) in self.longer:
             length = positions.max() + 1
             frequencies, scale = self.longer[_key(name)](frequencies, scale, length)
-        angles = widen(positions) @ frequencies[0].mT
+        angles = positions @ frequencies[0].mT
         cos, sin = (
             laid_out(wave(angles) * scale, self.layout, encoder.coord_dim)
             for wave in (torch.cos, torch.sin)
@@ -442,15 +445,9 @@ class Rotated(nn.Module):
                 adapter. The basis would then be lost, or applied to only a part of the output.
         """
         encoder, linear = self.encoder, self.linear
-        plain = type(linear).forward is nn.Linear.forward
-        hooks = len(linear._forward_hooks) + len(self._forward_hooks)
-        if not plain or hooks or not linear._parameters.keys() >= {"weight", "bias"}:
-            names = ", ".join(name for name, _ in linear.named_parameters())
-            raise ValueError(
-                f"linear: expected a plain nn.Linear without forward hooks, got "
-                f"{type(linear).__name__} with parameters {names} and {hooks} hook(s). Remove the "
-                "hooks (weight norm, pruning, LoRA: merge them first), then call folded() again."
-            )
+        require_foldable("linear", linear, additions_to_weight)
+        require_foldable("encoder", encoder)
+        require_foldable("Rotated", self)
         linear = copy.deepcopy(linear)
         for parameter in (linear.weight, linear.bias):
             if parameter is not None:

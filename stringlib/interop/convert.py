@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import RotaryEncoder
+from stringlib.folding import additions_to_weight, require_foldable
 from stringlib.inputs import Layout
 from stringlib.kernels.rotation import pair_up, unpair
 from stringlib.spec import Floats, checked
@@ -92,14 +93,16 @@ def fold_qkv(
             encoder.
 
     Raises:
-        ValueError: If ``linear`` has another number of rows, or ``kv_heads`` differs from ``heads``
-            and the encoder has more than one head.
+        ValueError: If ``linear`` has another number of rows, or is more than a product with its
+            weight (hooks, a parametrisation, an adapter, a quantised weight); or if ``kv_heads``
+            differs from ``heads`` and the encoder has more than one head.
 
     Example:
         >>> from stringlib import CirculantSTRING
         >>> qkv, encoder = nn.Linear(64, 3 * 64), CirculantSTRING(16, coord_dim=2)
         >>> fold_qkv(qkv, encoder, heads=4)
     """
+    require_foldable("linear", linear, additions_to_weight)
     kv_heads = heads if kv_heads is None else kv_heads
     if encoder.heads != 1 and heads != kv_heads:
         raise ValueError(

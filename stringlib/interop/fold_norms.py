@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.encoders.string import STRING, RotaryEncoder
+from stringlib.folding import additions_to_norm, require_foldable
 from stringlib.kernels.rotation import pair_up
 from stringlib.precision import at_least_float32, widen
 from stringlib.spec import Floats, checked
@@ -79,7 +80,8 @@ def foldable(
 
     Returns:
         True if :func:`fold_norms` has a result. False also for a module that does more than divide
-        by a length and scale (LayerNorm subtracts a mean), or does not accept such vectors.
+        by a length and scale (LayerNorm subtracts a mean), does not accept such vectors, or has
+        hooks or a parametrisation.
 
     Raises:
         ValueError: If the number of scales does not fit ``head_dim`` or the heads, or a scale is
@@ -128,6 +130,9 @@ def fold_norms(
         >>> folded.encoder
         STRING(head_dim=16, coord_dim=1, heads=1)
     """
+    for name, norm in (("norm_q", norm_q), ("norm_k", norm_k)):
+        if isinstance(norm, nn.Module):
+            require_foldable(name, norm, additions_to_norm)
     folded = _fold(encoder, norm_q, norm_k)
     if folded is None:
         raise ValueError(
@@ -147,6 +152,8 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
     if isinstance(norm, Tensor):
         found = widen(norm.detach()).flatten()
     else:
+        if additions_to_norm(norm):
+            return None
         try:
             found = _asked(norm, d)
         except Exception:  # the module does not accept vectors of this shape

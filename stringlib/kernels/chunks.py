@@ -64,7 +64,8 @@ class _Chunks(torch.autograd.Function):
         state: Tensor,
     ) -> tuple[Tensor, ...]:
         since, left = _decays(mask, log_decay)
-        scores = _masked(q @ k.mT, mask)
+        # an entry for a later key may be infinite, and times a decay of 0 it would be NaN
+        scores = _times((q @ k.mT).tril_(), mask)
         before, last = _states(k if left is None else k * left, u, since, state)
         sums = _times(q @ before, since)
         _add_product(sums, scores, u)
@@ -139,7 +140,7 @@ def _gradients(
     g_k = _times(u @ after.mT, left)
     g_u = _times(k @ after, left)
     # within a chunk
-    g_scores = g @ u.mT
+    g_scores = (g @ u.mT).tril_()
     g_decay = None
     if since is not None:
         # The decay a_t multiplies every contribution that crosses t: pairs j < t ≤ i within the
@@ -153,7 +154,7 @@ def _gradients(
         pairs = (g_scores * scores) @ ones.triu()
         g_decay[..., 1:] += pairs.tril_(-1).sum(-2)[..., :-1]
         g_decay = g_decay.unsqueeze(-1)
-    g_scores = _masked(g_scores, mask)
+    g_scores = _times(g_scores, mask)
     _add_product(g_u, scores.mT, g)
     _add_product(g_q, g_scores, k)
     _add_product(g_k, g_scores.mT, q)
@@ -170,10 +171,6 @@ def _decays(
     if mask is None or log_decay is None:
         return None, None
     return log_decay.cumsum(-2).exp_(), mask[..., -1:, :].mT
-
-
-def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
-    return scores.tril_() if mask is None else scores.mul_(mask)
 
 
 def _times(x: Tensor, factor: Tensor | None) -> Tensor:

@@ -337,7 +337,8 @@ def in_chunks(size: int, *tensors: Tensor) -> list[Tensor]:
 def _scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
     r"""Return :math:`\sum_f q_{if} k_{jf} e^{a_{j+1,f} + \dots + a_{if}}` for j ≤ i, else 0."""
     if log_decay.shape[-1] == 1:
-        return q @ k.mT * decay_matrix(log_decay.squeeze(-1))
+        # tril first: an entry for a later key may be infinite, and times 0 it would be NaN
+        return (q @ k.mT).tril() * decay_matrix(log_decay.squeeze(-1))
     size = q.shape[-2]
     missing = (1 << (size - 1).bit_length()) - size  # halving needs a power of 2
     q, k, log_decay = (pad(x, (0, 0, 0, missing)) for x in (q, k, log_decay))

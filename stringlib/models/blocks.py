@@ -226,16 +226,21 @@ class Blocks(nn.Module):
         The copy has the same outputs, and its encoders are as fast as RoPE.
 
         Raises:
-            ValueError: If a layer has no rotary encoder, or is not softmax attention.
+            ValueError: If a layer has no rotary encoder, is not softmax attention, or has a
+                projection that is more than its weight.
         """
-        model = copy.deepcopy(self)
         shared: dict[int, RotaryEncoder | RelativeBias | None] = {}
-        for block in model.blocks:
-            assert isinstance(block, Block)
-            encoder = block.attention.encoder
-            block.attention = block.attention.folded()
-            block.attention.encoder = shared.setdefault(id(encoder), block.attention.encoder)
-        return model
+        made: dict[int, Any] = {}
+        for block in self.blocks:
+            attention = getattr(block, "attention", None)
+            if not isinstance(attention, MultiHeadAttention):
+                raise ValueError(
+                    f"blocks must hold a Block each to be folded, got {type(block).__name__}. Fold "
+                    "the model before you wrap its blocks."
+                )
+            folded = made[id(attention)] = attention.folded()
+            folded.encoder = shared.setdefault(id(attention.encoder), folded.encoder)
+        return copy.deepcopy(self, made)  # which has the folded layers in place of its own
 
 
 @torch.no_grad()

@@ -29,6 +29,9 @@ from stringlib.models.blocks import (
 from stringlib.parts import known_options
 from stringlib.spec import Count0, Indices, NotNegative, Positions, checked
 
+LEAST_TEMPERATURE = 1e-30
+"""Smallest temperature above 0: logits up to 10⁸ divided by it are finite in float32."""
+
 
 class LanguageModel(Blocks):
     r"""Causal language model: an embedding, causal blocks, a norm, and logits of the next token.
@@ -248,8 +251,8 @@ class LanguageModel(Blocks):
             key_mask: False for padding, ``(batch, seq)``. Padding must come before the tokens of
                 the shorter prompts (left padding). The first token after the padding then has
                 position 0.
-            temperature: Number by which the logits are divided. 0 selects the token with the
-                largest logit, and the first of several equal ones. Default: 1.
+            temperature: Number by which the logits are divided, at least 1e-30. 0 selects the token
+                with the largest logit, and the first of several equal ones. Default: 1.
             generator: Random number generator. Default: the global generator.
 
         Returns:
@@ -259,6 +262,11 @@ class LanguageModel(Blocks):
             ValueError: If ``tokens`` are empty or end in padding, an argument has an invalid value
                 or shape, or the layers have no state.
         """
+        if 0 < temperature < LEAST_TEMPERATURE:
+            raise ValueError(
+                f"temperature must be 0 or at least {LEAST_TEMPERATURE:g}, so that logits divided "
+                f"by it are finite, got {temperature:g}. Give 0 for the most likely token."
+            )
         self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
             raise ValueError(

@@ -141,6 +141,11 @@ class ViT(Blocks):
                 f"encoder must have coord_dim={axes}, the number of axes of image_size, got "
                 f"{encoder.coord_dim}"
             )
+        if options.get("rotate") == "roll" and axes > 1:
+            raise ValueError(
+                "rotate must be 'before' or 'after' for images with several axes, because features "
+                f"are rolled by one coordinate, got 'roll' for image_size {self.image_size}"
+            )
         self.toeplitz = options.get("weight") == "toeplitz"
         if self.toeplitz:
             options |= self._table(options)
@@ -228,7 +233,8 @@ class ViT(Blocks):
         if isinstance(self.absolute, GridTable) and positions is None:
             x = self.absolute(x, self.absolute.places(*grid))
         if positions is None:
-            positions = grid_positions(*grid, device=images.device)
+            # integers, which a roll of features needs
+            positions = grid_positions(*grid, dtype=torch.int64, device=images.device)
         else:
             require_same_tokens("images", x.unsqueeze(-3), "positions", positions)
             require_places("images", x, positions)

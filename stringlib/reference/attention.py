@@ -28,7 +28,8 @@ def softmax_attention(
         k: Keys, ``(heads, keys, d)``.
         v: Values, ``(heads, keys, d_v)``.
         bias: B, added to the scaled logits, ``(heads, seq, keys)``. Default: no bias.
-        causal: If True, query i attends only to the keys 0 … i. Default: False.
+        causal: If True, a query attends only to keys up to its own position. The queries are the
+            last of the tokens, so that the last query attends to all keys. Default: False.
 
     Returns:
         Outputs of the heads, float64, ``(heads, seq, d_v)``.
@@ -40,7 +41,7 @@ def softmax_attention(
     out = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=torch.float64)
     for head in range(q.shape[0]):
         for i in range(q.shape[1]):
-            seen = i + 1 if causal else k.shape[1]
+            seen = i + 1 + k.shape[1] - q.shape[1] if causal else k.shape[1]
             logits = []
             for j in range(seen):
                 logit = torch.dot(q[head, i], k[head, j]) / math.sqrt(q.shape[-1])

@@ -1,0 +1,102 @@
+"""The check before folding: that a projection computes a product with its weight, and nothing else.
+
+Merging a basis into the weight of a projection is right only then. Otherwise the basis would be
+lost, or would miss what an adapter, a hook or a parametrisation adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+
+
+def additions(module: nn.Module) -> str:
+    """Return what a call of a module runs besides the ``forward`` of its class, or ``""``."""
+    every = torch.nn.modules.module
+    own = (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
+    shared = (
+        every._global_forward_hooks,
+        every._global_forward_pre_hooks,
+        every._global_backward_hooks,
+        every._global_backward_pre_hooks,
+    )
+    if any(own):
+        return "hooks"
+    if any(shared):
+        return "global hooks of torch.nn.modules.module"
+    if {"forward", "_call_impl"} & vars(module).keys():
+        return "a forward of its own"
+    if not _is_from(type(module).__call__, every):
+        return "a __call__ of its own"
+    return ""
+
+
+def additions_to_weight(linear: nn.Module) -> str:
+    """Return what a projection is besides a product with its weight and its bias, or ``""``."""
+    if not (isinstance(linear, nn.Linear) and _is_from(type(linear).forward, nn.modules.linear)):
+        return "a forward of its own"
+    for name in ("weight", "bias"):
+        parameter = getattr(linear, name)
+        if parameter is not linear._parameters.get(name):
+            return f"a {name} that is computed at each call"
+        if found := _unlike_numbers(parameter):
+            return f"a {name} {found}"
+    return additions(linear)
+
+
+def additions_to_norm(norm: nn.Module) -> str:
+    """Return what keeps the scales of a norm from being replaced by others, or ``""``."""
+    for part in norm.modules():
+        if is_parametrized(part):
+            return "a weight that is computed at each call"
+        for name, parameter in part.named_parameters(recurse=False):
+            if found := _unlike_numbers(parameter):
+                return f"a {name} {found}"
+        if found := additions(part):
+            return found
+    return ""
+
+
+def _unlike_numbers(parameter: Tensor | None) -> str:
+    """Return what makes a parameter more, or less, than a dense array of numbers, or ``""``."""
+    if parameter is None:
+        return ""
+    if type(parameter) not in (Tensor, nn.Parameter):
+        return f"of type {type(parameter).__name__}"
+    if parameter.is_meta:
+        return "on the meta device"
+    return "" if parameter.layout == torch.strided else f"with the layout {parameter.layout}"
+
+
+def require_foldable(
+    name: str, module: nn.Module, test: Callable[[nn.Module], str] = additions
+) -> None:
+    """Raise ``ValueError`` if a module has additions, and say what to do about them.
+
+    Args:
+        name: Name of the module, for the error message.
+        module: The module.
+        test: :func:`additions`, :func:`additions_to_weight` or :func:`additions_to_norm`.
+    """
+    if found := test(module):
+        kind = "a plain nn.Linear without" if test is additions_to_weight else "free of"
+        raise ValueError(
+            f"{name} must be {kind} hooks and adapters to be folded, got {type(module).__name__} "
+            f"with {found}. Remove hooks and parametrisations, merge adapters and dequantise "
+            "weights first, or fold before you wrap the model."
+        )
+
+
+def _is_from(function: Any, module: ModuleType) -> bool:
+    """Return whether a function was written in a module; a patch comes from elsewhere."""
+    return getattr(function, "__globals__", None) is vars(module)
