@@ -1,7 +1,7 @@
 """Decoding: the time of the next token, beside a bare function and beside transformers' Llama.
 
-python -m benchmarks.decoding, or `make bench`. A call decodes ``TOKENS`` tokens one by one. The bare
-function has the weights of our model and nothing but tensor operations: no modules, no checks,
+python -m benchmarks.decoding, or `make bench`. A call decodes ``TOKENS`` tokens one by one. The
+bare function has the weights of our model and nothing but tensor operations: no modules, no checks,
 queries, keys and values from one product, and a cache that is allocated once. Llama has the same
 sizes and random weights.
 """

@@ -23,7 +23,7 @@ from lab.train.learn import Training
 from lab.train.study import Study
 from stringlib import STRING, Roll, RoPE, RotaryEncoder
 from stringlib.attention import FavorFeatures, ReLUFeatures, linear_attention, softmax_attention
-from stringlib.attention.linear import rotated_linear_attention
+from stringlib.attention.rotated_linear import rotated_linear_attention
 from stringlib.inputs import require_name
 
 PLACES = ("before", "moving", "after", "numerator")

@@ -44,8 +44,8 @@ from stringlib.algebra import haar_orthogonal, universal_form
 from stringlib.attention.decay import decayed_sums
 from stringlib.attention.delta import delta_rule
 from stringlib.attention.gate import Gate
-from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.projections import PROJECTIONS
+from stringlib.attention.rotated_linear import rotated_linear_attention
 from stringlib.attention.shift import KeyShift
 from stringlib.attention.state import rwkv6, ssd
 from stringlib.encoders.registry import make_bias

@@ -31,9 +31,9 @@ from stringlib import (
 from stringlib.attention import LinearState
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.delta import DeltaWeight
-from stringlib.attention.linear import rotated_linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS
+from stringlib.attention.rotated_linear import rotated_linear_attention
 from stringlib.attention.shift import ShiftedState
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.positions import grid_positions

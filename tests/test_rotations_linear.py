@@ -11,7 +11,7 @@ from stringlib.attention import (
     DecayWeight,
     ToeplitzWeight,
 )
-from stringlib.attention.linear import rotated_linear_attention
+from stringlib.attention.rotated_linear import rotated_linear_attention
 from stringlib.reference.features import circulant_error, signed_circulant_error
 from stringlib.reference.linear import roformer_linear_attention
 from stringlib.testing import properties

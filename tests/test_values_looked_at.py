@@ -16,7 +16,7 @@ from stringlib import (
     make_encoder,
     rotated_linear_attention,
 )
-from stringlib.attention.linear import LARGEST
+from stringlib.attention.rotated_linear import LARGEST
 
 POSITIVE = torch.ones(2, 3, 4)
 NEGATIVE = POSITIVE.clone().index_put((torch.tensor(1), torch.tensor(2)), torch.tensor(-1e-3))

@@ -1,6 +1,6 @@
 """Attention: softmax, and the kernelised forms whose cost is linear in the sequence."""
 
-from stringlib.attention.core import LinearAttention, SoftmaxAttention
+from stringlib.attention.core import LinearAttention
 from stringlib.attention.cosine import CosineWeight
 from stringlib.attention.decay import DecayWeight, decay_mask, decayed_sums
 from stringlib.attention.delta import DeltaWeight, delta_rule
@@ -12,12 +12,13 @@ from stringlib.attention.features import (
     ReLUFeatures,
 )
 from stringlib.attention.gate import Gate
-from stringlib.attention.linear import linear_attention, rotated_linear_attention
+from stringlib.attention.linear import linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
 from stringlib.attention.roll import Roll
-from stringlib.attention.softmax import softmax_attention
+from stringlib.attention.rotated_linear import rotated_linear_attention
+from stringlib.attention.softmax import SoftmaxAttention, softmax_attention
 from stringlib.attention.state import (
     gated_linear_attention,
     retention,

@@ -7,15 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stringlib.attention.core import (
-    AttentionCore,
-    LinearAttention,
-    SoftmaxAttention,
-    side_of_rotation,
-)
+from stringlib.attention.core import AttentionCore, LinearAttention, side_of_rotation
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.roll import Roll
+from stringlib.attention.softmax import SoftmaxAttention
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encoder
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import RotaryEncoder
@@ -56,7 +52,7 @@ def make_core(
             removed.
 
     Returns:
-        A :class:`~stringlib.attention.core.SoftmaxAttention` for softmax, and otherwise a
+        A :class:`~stringlib.attention.softmax.SoftmaxAttention` for softmax, and otherwise a
         :class:`~stringlib.attention.core.LinearAttention`.
 
     Raises:

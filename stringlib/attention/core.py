@@ -1,8 +1,9 @@
 r"""The core of an attention layer: what each head computes between the projections.
 
 A core takes queries, keys and values that are split into heads, and returns the outputs of the
-heads. :class:`SoftmaxAttention` is softmax attention. :class:`LinearAttention` replaces the
-exponential of softmax by a feature map. Both apply the positions, and both work without a layer::
+heads. :class:`~stringlib.attention.softmax.SoftmaxAttention` is softmax attention.
+:class:`LinearAttention` replaces the exponential of softmax by a feature map. Both apply the
+positions, and both work without a layer::
 
     core = LinearAttention(FavorFeatures(64), RoPE(64), CosineWeight(512))
     out, state = core(q, k, v)
@@ -15,17 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.linear import CONSTANT, attend, rotated_linear_attention
+from stringlib.attention.linear import CONSTANT, attend
 from stringlib.attention.roll import Roll
-from stringlib.attention.softmax import continued_softmax
+from stringlib.attention.rotated_linear import rotated_linear_attention
 from stringlib.attention.weights import LinearState, PositionWeight, described
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import finds, require_kind_of_state, require_same_tokens
 from stringlib.positions import grid_positions
-
 
 PARTS = ("features", "weight", "encoder", "roll", "rotate")
 """Attributes of a core that determine what it computes, and to which states it belongs."""
@@ -167,52 +166,6 @@ class AttentionCore(nn.Module):
             )
         positions = grid_positions(*self.grid, device=q.device)
         return positions[before : before + n] if self.causal else positions
-
-
-class SoftmaxAttention(AttentionCore):
-    r"""Softmax attention, :eq:`eq-vit-heads`, with a rotary encoder or a relative bias.
-
-    Args:
-        encoder: A :class:`~stringlib.encoders.string.RotaryEncoder`, which rotates queries and
-            keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
-            logits; or None.
-        causal: If True, a token attends only to itself and to earlier tokens.
-        grid: ``(rows, columns)`` of an image, whose positions are the default.
-
-    Example:
-        >>> from stringlib import RoPE
-        >>> core, (q, k, v) = SoftmaxAttention(RoPE(64), causal=True), torch.randn(3, 2, 6, 10, 64)
-        >>> out, cache = core(q, k, v)
-        >>> out.shape, cache.length
-        (torch.Size([2, 6, 10, 64]), 10)
-    """
-
-    state_type = KeyValueCache
-
-    def __init__(
-        self,
-        encoder: RotaryEncoder | RelativeBias | None = None,
-        *,
-        causal: bool = False,
-        grid: tuple[int, int] | None = None,
-    ) -> None:
-        super().__init__(causal, grid)
-        self.encoder, self.roll = encoder, None
-        self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
-        self.kind = self._description()
-
-    def _description(self) -> str:
-        """Return ``kind`` for the parts that the core has now."""
-        return f"softmax{super()._description()}"
-
-    def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
-    ) -> tuple[Tensor, KeyValueCache | None]:
-        """Rotate queries and keys or compute the bias, and return the outputs of softmax."""
-        bias = self.encoder if isinstance(self.encoder, RelativeBias) else None
-        if at is not None:
-            q, k = rotated(self.encoder, q, k, at, whole=False)
-        return continued_softmax(q, k, v, bias, self.causal, key_mask, state)
 
 
 class LinearAttention(AttentionCore):

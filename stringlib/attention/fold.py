@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.core import SoftmaxAttention
+from stringlib.attention.softmax import SoftmaxAttention
 from stringlib.encoders.string import RotaryEncoder
 from stringlib.folding import additions, additions_to_weight, require_foldable
 from stringlib.precision import at_least_float32, without_autocast

@@ -1,4 +1,4 @@
-r"""Functions for linear attention: kernelised attention without and with rotated features.
+r"""Linear (kernelised) attention of features that are already computed.
 
 Linear attention replaces the exponential of softmax by a product of features. Its cost is linear
 in the number of tokens, unless its position weight needs the n × n matrix.
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from stringlib.attention.weights import ConstantWeight, LinearState, PositionWeight, WeightedSums
-from stringlib.encoders.string import Phases, RotaryEncoder
 from stringlib.inputs import (
     common_shape,
     finds,
@@ -22,17 +21,11 @@ from stringlib.inputs import (
     per_head,
     require_kind_of_state,
 )
-from stringlib.precision import at_least_float32, largest_exponent, without_autocast
+from stringlib.moved import forward
+from stringlib.precision import at_least_float32, without_autocast
 from stringlib.spec import Floats, checked
 
 CONSTANT = ConstantWeight()
-
-LARGEST = 1e4
-"""Largest output that :func:`rotated_linear_attention` accepts, as a multiple of the values.
-
-The limit holds for ``numerator_only``, whose weights do not sum to 1. It is relative to the largest
-absolute entry of ``v``.
-"""
 
 
 @overload
@@ -149,7 +142,7 @@ def linear_attention(
         torch.Size([8, 6, 196, 64])
     """
     weight = weight or CONSTANT
-    _require_fitting(phi_q, phi_k, v, causal, mode)
+    require_fitting(phi_q, phi_k, v, causal, mode)
     _require_state(causal, state, return_state, weight)
     if normalize and not weight.normalized:
         raise ValueError(
@@ -171,7 +164,7 @@ def linear_attention(
         ones=normalize or return_state or state is not None,
     )
     if normalize:
-        _require_no_signs(phi_q, phi_k, v, key_mask)
+        require_no_signs(phi_q, phi_k, v, key_mask)
     if not return_state:
         return out
     if after is None:
@@ -227,7 +220,7 @@ def attend(
             "Pass key_scale in every call that shares a state, or in none."
         )
     with without_autocast(v):  # long sums in half precision would lose too many digits
-        q, k, u, key_scale = _prepared(phi_q, phi_k, v, key_scale, key_mask)
+        q, k, u, key_scale = prepared(phi_q, phi_k, v, key_scale, key_mask)
         if ones:
             u = torch.cat([u, u.new_ones(*u.shape[:-1], 1)], -1)
 
@@ -238,13 +231,13 @@ def attend(
             return found, *found.sums.split([v.shape[-1], int(ones)], -1)
 
         if normalize and not may_look(v):
-            q = _moderate_rows(q)
+            q = moderate_rows(q)
         found, out, total = sums(q)
         if normalize:
             if not is_known(total, _has_gradient):
                 if may_look(v) and not is_known(q, _has_moderate_rows):
-                    found, out, total = sums(_moderate_rows(q))
-                out, total = _where_has_gradient(out, total)
+                    found, out, total = sums(moderate_rows(q))
+                out, total = where_has_gradient(out, total)
             out = out / total
         elif found.log_scale is not None:
             # the scale is applied in two steps, because its exponential may overflow although the
@@ -254,116 +247,7 @@ def attend(
     return out.to(v.dtype), found.state
 
 
-@checked
-def rotated_linear_attention(
-    phi_q: Floats[Tensor, "... #heads n m"],
-    phi_k: Floats[Tensor, "... #heads keys m"],
-    v: Floats[Tensor, "... #heads keys d_v"],
-    encoder: RotaryEncoder,
-    positions: Tensor | Phases,
-    weight: PositionWeight | None = None,
-    causal: bool = False,
-    *,
-    numerator_only: bool = False,
-    mode: str | None = None,
-    key_scale: Floats[Tensor, "...? heads? keys"] | None = None,
-    key_mask: Tensor | None = None,
-) -> Tensor:
-    r"""Return the output of linear attention whose features are rotated by their positions.
-
-    The similarity of query i and key j is :math:`\phi(q_i)^\top R(r_j - r_i)\,\phi(k_j)`, equation
-    :eq:`eq-rotation-after`, a sum of cosines of the offset, :eq:`eq-rotation-pair`. It does not
-    change if all positions are shifted, but it may be negative, and then the denominator may be 0.
-    If each feature is padded with a zero, the similarity is not negative for small offsets,
-    :eq:`eq-rotation-padded`. If features are permuted by a
-    :class:`~stringlib.attention.roll.Roll` instead, it is never negative.
-
-    With ``numerator_only`` the sum is divided by the sum without rotation,
-    :math:`\sum_j \phi(q_i)^\top\phi(k_j)`, equation :eq:`eq-rotation-numerator`. This denominator
-    is positive for positive features, but the weights of a query do not sum to 1, and they are not
-    bounded. For example, long queries and keys often have random features whose product is nearly
-    0, while the product of the rotated features is not. Outputs and gradients then become very
-    large. On the CPU, an output more than :data:`LARGEST` times as large as the largest value
-    raises an error; on a GPU, or compiled, this is not checked. If the denominator of a query is 0,
-    its output is 0.
-
-    To rotate before the feature map, :eq:`eq-rotation-before`, apply the feature map to encoded
-    queries and keys, and call :func:`linear_attention` with these features.
-
-    Args:
-        phi_q: Features of the queries, ``(..., heads, seq, m)``.
-        phi_k: Features of the keys, of the same shape.
-        v: Values, ``(..., heads, seq, d_v)``.
-        encoder: A rotary encoder whose ``head_dim`` is the number m of features.
-        positions: ``(..., seq, coord_dim)``, or the
-            :class:`~stringlib.encoders.string.Phases` of the encoder at these positions.
-        weight: A position weight, which is applied in numerator and denominator. A constant
-            :class:`~stringlib.attention.decay.DecayWeight` gives equation
-            :eq:`eq-rotation-decay`. Default: None, the constant weight 1.
-        causal: If True, query i attends only to the keys 0 … i. Default: False.
-        numerator_only: If True, only the features of the numerator are rotated. Default: False.
-        mode: How to compute the sums, as for :func:`linear_attention`.
-        key_scale: Logarithms of factors that were divided out of ``phi_k``, as for
-            :func:`linear_attention`.
-        key_mask: False for keys that are padding, as for :func:`linear_attention`.
-
-    Returns:
-        Outputs, ``(..., heads, seq, d_v)``, in the dtype of ``v``; sums are computed in float32 or
-        float64.
-
-    Raises:
-        ValueError: If an argument does not fit the others; if ``weight`` is not normalised, such
-            as a delta rule; or, on the CPU with ``numerator_only``, if a feature is negative or an
-            output exceeds the limit.
-
-    Source:
-        Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
-    """
-    weight = weight or CONSTANT
-    _require_fitting(phi_q, phi_k, v, causal, mode)
-    if not weight.normalized:
-        raise ValueError(
-            f"weight must have a denominator for rotated features, got {type(weight).__name__}. "
-            "Rotate queries and keys before the feature map instead."
-        )
-    with without_autocast(v):
-        # rows are scaled, because positive and negative terms may cancel to a very small sum
-        q, k, u, key_scale = _prepared(_moderate_rows(phi_q), phi_k, v, key_scale, key_mask)
-        rotated_q, rotated_k = encoder(q, k, positions)
-        if not numerator_only:
-            out, _ = attend(rotated_q, rotated_k, u, weight, causal, mode=mode, key_scale=key_scale)
-            return out.to(v.dtype)
-        _require_no_signs(q, k, u, None)
-        ones = torch.ones_like(u[..., :1])
-        above = weight.sums(rotated_q, rotated_k, u, key_scale, causal=causal, mode=mode)
-        below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
-        # a denominator 0 means that no key shares a feature with the query; the numerator is then
-        # the effect of the rotation or of rounding alone
-        turned = above.sums.masked_fill(below.sums == 0, 0)
-        numerator, denominator = _where_has_gradient(turned, below.sums)
-        out = numerator / denominator
-        if above.log_scale is not None and below.log_scale is not None:
-            # a Toeplitz weight scales each row by the largest bias at a product other than 0; the
-            # rotated products may have other zeros, so the scales may differ by any amount
-            scale = above.log_scale - below.log_scale
-            out = out * scale.clamp(max=largest_exponent(scale.dtype)).exp()[..., None]
-    _require_moderate(out, q, k, u)
-    return out.to(v.dtype)
-
-
-def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> None:
-    """Raise if an output exceeds the limit :data:`LARGEST`, and features and values are finite."""
-    if finds(out, lambda x: ~(x.abs() <= LARGEST * u.detach().abs().amax())) and all(
-        is_known(x, torch.isfinite) for x in (phi_q, phi_k, u)
-    ):
-        raise ValueError(
-            "rotate must be before for these queries and keys, because the denominator, which is "
-            "not rotated with rotate='after', is so small that an output is more than "
-            f"{LARGEST:g} times as large as any value. Use rotate='before' or normalize_qk=True."
-        )
-
-
-def _prepared(
+def prepared(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, key_scale: Tensor | None, key_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return all tensors in one dtype, float32 or float64, with 0 for keys that are padding."""
@@ -380,7 +264,7 @@ def _prepared(
     return q, k, u, key_scale
 
 
-def _moderate_rows(phi_q: Tensor) -> Tensor:
+def moderate_rows(phi_q: Tensor) -> Tensor:
     """Return the features of queries, with each row divided by a power of 2 near its maximum.
 
     The factor cancels in the quotient of numerator and denominator. Without it, both could be so
@@ -406,7 +290,7 @@ def _has_gradient(total: Tensor) -> Tensor:
     return total.abs() >= _least(total.dtype)
 
 
-def _where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+def where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
     """Return numerator and denominator, detached where the gradient of the quotient overflows.
 
     A denominator of 0 is replaced by 1.
@@ -421,7 +305,7 @@ def _least(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).tiny ** 0.8)
 
 
-def _require_fitting(
+def require_fitting(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, causal: bool, mode: str | None
 ) -> None:
     """Raise unless the mode fits, and causal attention has one key for each query."""
@@ -434,7 +318,7 @@ def _require_fitting(
         )
 
 
-def _require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
+def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
     """Raise if a feature is negative, on the CPU; features of padding are not checked."""
     if key_mask is not None:
         lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, v)))
@@ -461,3 +345,8 @@ def _require_state(
         )
     if state is not None:
         require_kind_of_state(state.kind, weight.kind)
+
+
+__getattr__ = forward(
+    __name__, "stringlib.attention.rotated_linear", "LARGEST", "rotated_linear_attention"
+)

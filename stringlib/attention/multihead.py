@@ -74,8 +74,9 @@ class MultiHeadAttention(nn.Module):
             denominator; see :class:`~stringlib.attention.roll.Roll`). Default: ``"before"`` for
             FAVOR+. For ReLU and ELU you have to choose, because neither is right for every use.
             With ``"after"`` and FAVOR+ the outputs grow without bound with the norms of queries
-            and keys, see :func:`~stringlib.attention.linear.rotated_linear_attention`. On the CPU
-            such norms raise an error; on a GPU, or compiled, they are not checked.
+            and keys, see
+            :func:`~stringlib.attention.rotated_linear.rotated_linear_attention`. On the CPU such
+            norms raise an error; on a GPU, or compiled, they are not checked.
         normalize_qk: If True, queries and keys are scaled to one norm, so that softmax and FAVOR+
             compute :math:`e^{\tau\cos(q,k)}` with a learned temperature :math:`\tau` for each key
             head (QK-norm). With ReLU features :math:`\tau` cancels.
@@ -94,7 +95,7 @@ class MultiHeadAttention(nn.Module):
     Attributes:
         to_q: The projection :math:`W_q`, an ``nn.Linear``. So are ``to_k``, ``to_v`` and
             ``to_out``.
-        core: The :class:`~stringlib.attention.core.SoftmaxAttention` or
+        core: The :class:`~stringlib.attention.softmax.SoftmaxAttention` or
             :class:`~stringlib.attention.core.LinearAttention` between the projections. Its parts
             are attributes of the layer too, and can be replaced there:
         features: The feature map; None for softmax.

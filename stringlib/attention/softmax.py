@@ -1,9 +1,10 @@
-r"""Softmax attention with a bias and grouped heads, computed by PyTorch's fused kernel."""
+r"""Softmax attention by PyTorch's fused kernel, with a bias, grouped heads and a cache."""
 
 from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.attention.cache import KeyValueCache
+from stringlib.attention.core import AttentionCore, rotated
 from stringlib.encoders.relative_bias import RelativeBias
+from stringlib.encoders.string import RotaryEncoder
 from stringlib.inputs import (
     common_shape,
     expands,
@@ -132,41 +135,58 @@ def _group(q: Tensor, k: Tensor, v: Tensor) -> int:
     return heads // own if own == v.shape[-3] and 0 < own < heads and heads % own == 0 else 1
 
 
-def continued_softmax(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: RelativeBias | None,
-    causal: bool,
-    key_mask: Tensor | None,
-    cache: KeyValueCache | None,
-) -> tuple[Tensor, KeyValueCache | None]:
-    """Return the outputs of softmax attention for new tokens, and the cache extended by them.
-
-    The new tokens attend to the tokens of the cache and to each other. Without ``causal`` there is
-    no cache.
+class SoftmaxAttention(AttentionCore):
+    r"""Softmax attention, :eq:`eq-vit-heads`, with a rotary encoder or a relative bias.
 
     Args:
-        q: Queries of the new tokens, ``(..., heads, n, d)``.
-        k: Keys of the new tokens, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
-        v: Values of the new tokens, ``(..., kv_heads, n, d_v)``.
-        bias: A relative bias that is added to the logits, or None.
+        encoder: A :class:`~stringlib.encoders.string.RotaryEncoder`, which rotates queries and
+            keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
+            logits; or None.
         causal: If True, a token attends only to itself and to earlier tokens.
-        key_mask: False for new tokens that are padding, ``(..., n)`` or ``(..., heads, n)``; or
-            None.
-        cache: The cache of the earlier tokens, or None.
+        grid: ``(rows, columns)`` of an image, whose positions are the default.
 
-    Returns:
-        Outputs, ``(..., heads, n, d_v)``, and the cache with the keys and values of all tokens, or
-        None if not causal.
+    Example:
+        >>> from stringlib import RoPE
+        >>> core, (q, k, v) = SoftmaxAttention(RoPE(64), causal=True), torch.randn(3, 2, 6, 10, 64)
+        >>> out, cache = core(q, k, v)
+        >>> out.shape, cache.length
+        (torch.Size([2, 6, 10, 64]), 10)
     """
-    if not causal:
-        added = None if bias is None else bias(q.shape[-2], k.shape[-2])
-        return softmax_attention(q, k, v, added, key_mask=key_mask), None
-    if key_mask is not None:
-        key_mask = per_head(key_mask, q.shape[:-1], q.device).expand(q.shape[:-1])
-    before, n = 0 if cache is None else cache.length, q.shape[-2]
-    cache = KeyValueCache(k, v, key_mask) if cache is None else cache.extended(k, v, key_mask)
-    added = None if bias is None else bias(n, cache.length, offset=before)
-    out = softmax_attention(q, cache.keys, cache.values, added, True, key_mask=cache.mask)
-    return out, cache
+
+    state_type = KeyValueCache
+
+    def __init__(
+        self,
+        encoder: RotaryEncoder | RelativeBias | None = None,
+        *,
+        causal: bool = False,
+        grid: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(causal, grid)
+        self.encoder, self.roll = encoder, None
+        self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
+        self.kind = self._description()
+
+    def _description(self) -> str:
+        """Return ``kind`` for the parts that the core has now."""
+        return f"softmax{super()._description()}"
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+    ) -> tuple[Tensor, KeyValueCache | None]:
+        """Rotate queries and keys or add the bias, and attend to the tokens of the cache too."""
+        if at is not None:
+            q, k = rotated(self.encoder, q, k, at, whole=False)
+        before, cache = 0, None
+        if self.causal:
+            if key_mask is not None:
+                key_mask = per_head(key_mask, q.shape[:-1], q.device).expand(q.shape[:-1])
+            if state is None:
+                cache = KeyValueCache(k, v, key_mask)
+            else:
+                before, cache = state.length, state.extended(k, v, key_mask)
+            k, v, key_mask = cache.keys, cache.values, cache.mask
+        bias = None
+        if isinstance(self.encoder, RelativeBias):
+            bias = self.encoder(q.shape[-2], k.shape[-2], offset=before)
+        return softmax_attention(q, k, v, bias, self.causal, key_mask=key_mask), cache

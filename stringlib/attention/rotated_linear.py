@@ -1,0 +1,137 @@
+"""Linear attention whose features are rotated by their positions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stringlib.attention.linear import (
+    CONSTANT,
+    attend,
+    moderate_rows,
+    prepared,
+    require_fitting,
+    require_no_signs,
+    where_has_gradient,
+)
+from stringlib.attention.weights import PositionWeight
+from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.inputs import finds, is_known
+from stringlib.precision import largest_exponent, without_autocast
+from stringlib.spec import Floats, checked
+
+LARGEST = 1e4
+"""Largest output that :func:`rotated_linear_attention` accepts, as a multiple of the values.
+
+The limit holds for ``numerator_only``, whose weights do not sum to 1. It is relative to the largest
+absolute entry of ``v``.
+"""
+
+
+@checked
+def rotated_linear_attention(
+    phi_q: Floats[Tensor, "... #heads n m"],
+    phi_k: Floats[Tensor, "... #heads keys m"],
+    v: Floats[Tensor, "... #heads keys d_v"],
+    encoder: RotaryEncoder,
+    positions: Tensor | Phases,
+    weight: PositionWeight | None = None,
+    causal: bool = False,
+    *,
+    numerator_only: bool = False,
+    mode: str | None = None,
+    key_scale: Floats[Tensor, "...? heads? keys"] | None = None,
+    key_mask: Tensor | None = None,
+) -> Tensor:
+    r"""Return the output of linear attention whose features are rotated by their positions.
+
+    The similarity of query i and key j is :math:`\phi(q_i)^\top R(r_j - r_i)\,\phi(k_j)`, equation
+    :eq:`eq-rotation-after`, a sum of cosines of the offset, :eq:`eq-rotation-pair`. It does not
+    change if all positions are shifted, but it may be negative, and then the denominator may be 0.
+    If each feature is padded with a zero, the similarity is not negative for small offsets,
+    :eq:`eq-rotation-padded`. If features are permuted by a
+    :class:`~stringlib.attention.roll.Roll` instead, it is never negative.
+
+    With ``numerator_only`` the sum is divided by the sum without rotation,
+    :math:`\sum_j \phi(q_i)^\top\phi(k_j)`, equation :eq:`eq-rotation-numerator`. This denominator
+    is positive for positive features, but the weights of a query do not sum to 1, and they are not
+    bounded. For example, long queries and keys often have random features whose product is nearly
+    0, while the product of the rotated features is not. Outputs and gradients then become very
+    large. On the CPU, an output more than :data:`LARGEST` times as large as the largest value
+    raises an error; on a GPU, or compiled, this is not checked. If the denominator of a query is 0,
+    its output is 0.
+
+    To rotate before the feature map, :eq:`eq-rotation-before`, apply the feature map to encoded
+    queries and keys, and call :func:`linear_attention` with these features.
+
+    Args:
+        phi_q: Features of the queries, ``(..., heads, seq, m)``.
+        phi_k: Features of the keys, of the same shape.
+        v: Values, ``(..., heads, seq, d_v)``.
+        encoder: A rotary encoder whose ``head_dim`` is the number m of features.
+        positions: ``(..., seq, coord_dim)``, or the
+            :class:`~stringlib.encoders.string.Phases` of the encoder at these positions.
+        weight: A position weight, which is applied in numerator and denominator. A constant
+            :class:`~stringlib.attention.decay.DecayWeight` gives equation
+            :eq:`eq-rotation-decay`. Default: None, the constant weight 1.
+        causal: If True, query i attends only to the keys 0 … i. Default: False.
+        numerator_only: If True, only the features of the numerator are rotated. Default: False.
+        mode: How to compute the sums, as for :func:`linear_attention`.
+        key_scale: Logarithms of factors that were divided out of ``phi_k``, as for
+            :func:`linear_attention`.
+        key_mask: False for keys that are padding, as for :func:`linear_attention`.
+
+    Returns:
+        Outputs, ``(..., heads, seq, d_v)``, in the dtype of ``v``; sums are computed in float32 or
+        float64.
+
+    Raises:
+        ValueError: If an argument does not fit the others; if ``weight`` is not normalised, such
+            as a delta rule; or, on the CPU with ``numerator_only``, if a feature is negative or an
+            output exceeds the limit.
+
+    Source:
+        Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
+    """
+    weight = weight or CONSTANT
+    require_fitting(phi_q, phi_k, v, causal, mode)
+    if not weight.normalized:
+        raise ValueError(
+            f"weight must have a denominator for rotated features, got {type(weight).__name__}. "
+            "Rotate queries and keys before the feature map instead."
+        )
+    with without_autocast(v):
+        # rows are scaled, because positive and negative terms may cancel to a very small sum
+        q, k, u, key_scale = prepared(moderate_rows(phi_q), phi_k, v, key_scale, key_mask)
+        rotated_q, rotated_k = encoder(q, k, positions)
+        if not numerator_only:
+            out, _ = attend(rotated_q, rotated_k, u, weight, causal, mode=mode, key_scale=key_scale)
+            return out.to(v.dtype)
+        require_no_signs(q, k, u, None)
+        ones = torch.ones_like(u[..., :1])
+        above = weight.sums(rotated_q, rotated_k, u, key_scale, causal=causal, mode=mode)
+        below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
+        # a denominator 0 means that no key shares a feature with the query; the numerator is then
+        # the effect of the rotation or of rounding alone
+        turned = above.sums.masked_fill(below.sums == 0, 0)
+        numerator, denominator = where_has_gradient(turned, below.sums)
+        out = numerator / denominator
+        if above.log_scale is not None and below.log_scale is not None:
+            # a Toeplitz weight scales each row by the largest bias at a product other than 0; the
+            # rotated products may have other zeros, so the scales may differ by any amount
+            scale = above.log_scale - below.log_scale
+            out = out * scale.clamp(max=largest_exponent(scale.dtype)).exp()[..., None]
+    _require_moderate(out, q, k, u)
+    return out.to(v.dtype)
+
+
+def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> None:
+    """Raise if an output exceeds the limit :data:`LARGEST`, and features and values are finite."""
+    if finds(out, lambda x: ~(x.abs() <= LARGEST * u.detach().abs().amax())) and all(
+        is_known(x, torch.isfinite) for x in (phi_q, phi_k, u)
+    ):
+        raise ValueError(
+            "rotate must be before for these queries and keys, because the denominator, which is "
+            "not rotated with rotate='after', is so small that an output is more than "
+            f"{LARGEST:g} times as large as any value. Use rotate='before' or normalize_qk=True."
+        )
