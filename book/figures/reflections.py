@@ -156,7 +156,7 @@ def mirror_rate(factor: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         "Two curves show the frequency ω against the step, in 60 steps of gradient descent towards "
-        "the minimum at 1. The wide curve, for two reflections with the learning rate η, rises "
+        "the minimum at 1. The wide curve, for two reflections with learning rate η, rises "
         "steeply and flattens near the minimum. For the thin curve ω itself is learned, and its "
         f"learning rate is {factor:g}η. The thin curve {side} the wide curve, and the two "
         f"differ by up to {apart:.3f}.",
@@ -215,7 +215,7 @@ def mirror_losses(
         go.Figure(traces, axes),
         f"Two curves show the training loss in nats against the training step under {optimizer}. "
         f"Each curve is the mean of {len(losses)} seeds, with a band from the lowest seed to the "
-        "highest. The wide curve is for two reflections with the learning rate η, and it ends at "
+        "highest. The wide curve is for two reflections with learning rate η, and it ends at "
         f"{ends[0]:.3f}. The thin curve is for frequencies {kind}. The thin curve {end}.",
     )
 
