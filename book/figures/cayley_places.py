@@ -273,9 +273,9 @@ def losses_by_density(
     least, density = min(before)
     return Drawn(
         go.Figure(traces, axes),
-        "Line chart of the loss in nats, on a logarithmic axis, against the density of S, with "
-        f"{projections} projections. Grey lines are single seeds, and dots with bars are means "
-        f"with 95% intervals. The mean loss is {start:.2f} at density 0 and {sparse:.2f} at "
+        "A line chart shows the loss in nats, on a logarithmic axis, against the density of S, "
+        f"with {projections} projections. Grey lines are single seeds, and dots with bars are "
+        f"means with 95% intervals. The mean loss is {start:.2f} at density 0 and {sparse:.2f} at "
         f"density 0.1. The lowest mean loss is {least:.2f}, at density {density}. With a dense S "
         f"after RoPE the mean loss is {after:.2f}, the same as at density 0.",
     )

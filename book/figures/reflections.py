@@ -203,7 +203,7 @@ def mirror_losses(
     same = runs[rate] == runs["mirrors"]
     end = "coincides with the wide curve" if same else f"ends at {ends[1]:.3f}"
     kind = "whose learning rate is " + {"1": "also η"}.get(rate, f"{rate}η")
-    kind = kind if float(rate) else "which are not learned"
+    kind = kind if float(rate) else "that are not learned"
     axes = layout(
         height=360,
         margin={"l": 48, "r": 14, "t": 44, "b": 84},
