@@ -161,7 +161,7 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
         "the sum. Each bar stands for two directions of S. A cross marks redundant directions, "
         "along which the generator does not change. The directions within a plane, at the last "
         "cross, are always redundant. The frequencies of the three planes are "
-        f"{first:g}, {second:g} and {third:g}. The tallest bar has the height "
+        f"{first:g}, {second:g} and {third:g}. The tallest bar has height "
         f"{found['tallest']:.1f}, and {acting:.0f} of the 15 directions change the generator.",
     )
 
@@ -224,7 +224,7 @@ def folded_scores(spread: float, size: float) -> Drawn:
         go.Figure(traces, axes),
         "A scatter plot has one dot for each pair of a query and a key, after a norm with learned "
         "scales. The horizontal axis is the score with P in the encoder, and the vertical axis is "
-        f"the score with P folded into the weights. The scales have the spread {spread:g}, and the "
+        f"the score with P folded into the weights. The scales have spread {spread:g}, and the "
         f"size of S is {size:g}. {where}, and folding changes a score by up to {change:.2f} times "
         "the root mean square of the scores.",
     )
@@ -273,9 +273,9 @@ def losses_by_density(
     least, density = min(before)
     return Drawn(
         go.Figure(traces, axes),
-        "Line chart of the loss in nats, on a logarithmic axis, against the density of S, with "
-        f"{projections} projections. Grey lines are single seeds, and dots with bars are means "
-        f"with 95% intervals. The mean loss is {start:.2f} at density 0 and {sparse:.2f} at "
+        "A line chart shows the loss in nats, on a logarithmic axis, against the density of S, "
+        f"with {projections} projections. Grey lines are single seeds, and dots with bars are "
+        f"means with 95% intervals. The mean loss is {start:.2f} at density 0 and {sparse:.2f} at "
         f"density 0.1. The lowest mean loss is {least:.2f}, at density {density}. With a dense S "
         f"after RoPE the mean loss is {after:.2f}, the same as at density 0.",
     )

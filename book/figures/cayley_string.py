@@ -108,12 +108,13 @@ def cayley_circle(t: float) -> Drawn:
             height=390,
             margin={"l": 36, "r": 12, "t": 46, "b": 76},
         ),
-        f"Left: in the complex plane, a ray from −1 through {t:g}i meets the unit circle at "
+        f"On the left, a ray in the complex plane from −1 through {t:g}i meets the unit circle at "
         f"{turned:.0f} degrees. This is the angle by which the Cayley transform rotates. A square "
-        f"on the circle, at {straight:.0f} degrees, marks the rotation by the exponential. Right: "
-        "the two angles against the entry t of S. The angle of the exponential is a straight line "
-        "that leaves the range from −π to π. The angle of the transform, twice the arc tangent of "
-        f"t, stays between −π and π. At the chosen t this curve has the slope {slope:.2f}.",
+        f"on the circle, at {straight:.0f} degrees, marks the rotation by the exponential. On the "
+        "right, two curves show the two angles against the entry t of S. The angle of the "
+        "exponential is a straight line that leaves the range from −π to π. The angle of the "
+        "transform, twice the arc tangent of t, stays between −π and π. At the chosen t this curve "
+        f"has slope {slope:.2f}.",
     )
 
 
@@ -286,7 +287,7 @@ def connected_chance(channels: int, density: float) -> Drawn:
         fig,
         "A curve shows the probability that a random graph is connected, by the limit law, against "
         f"the density of the graph. The graph has {channels:.0f} nodes, one for each channel. The "
-        f"probability rises with the density, and a cross marks the density {half:.3f}, at which "
+        f"probability rises with the density, and a cross marks density {half:.3f}, at which "
         f"it is one half. At the chosen density, {density:g}, the probability is {here:.0%}.",
     )
 
@@ -354,8 +355,9 @@ def solve_error(
     room = {"l": 40, "r": 10, "t": 34, "b": 84}
     return Drawn(
         panels([values, errors], height=360, across=0.16, margin=room),
-        f"Left: singular values of I + S for {d} channels, in descending order, where S has the "
-        f"norm {norm:,.1f}. The largest singular value is {kappa:,.0f} times the smallest. Right: "
-        "three curves of the largest entry of PᵀP − I against the norm of S, on logarithmic axes. "
+        f"On the left, dots show singular values of I + S for {d} channels, in descending order, "
+        f"where S has norm {norm:,.1f}. The largest singular value is {kappa:,.0f} times the "
+        "smallest. On the right, three curves show the largest entry of PᵀP − I against the norm "
+        "of S, on logarithmic axes. "
         f"{shapes} A vertical line marks the chosen norm.",
     )

@@ -170,11 +170,11 @@ def still_channels(block: str, position: float) -> Drawn:
         for y in range(0, SIDE, high)
     ]
     told = (
-        f"At the position {position:g} the channels of {pairs} pairs are drawn as clock hands, and "
+        f"At position {position:g} the channels of {pairs} pairs are drawn as clock hands, and "
         "the two hands of a pair are rotated by the same angle. The other "
         f"{len(stays)} channels are grey squares, which never rotate"
         if pairs
-        else f"There is no pair, so at the position {position:g}, as at every other position, all "
+        else f"There is no pair, so at position {position:g}, as at every other position, all "
         f"{len(stays)} channels are grey squares, which never rotate"
     )
     unseen: dict[str, Any] = {"visible": False, "constrain": "domain"}
@@ -212,7 +212,7 @@ def _held(noise: Tensor, decay: Tensor, penalty: Tensor) -> dict[str, Tensor]:
 def held_back(noise: float, decay: float, penalty: float) -> Drawn:
     """Draw the size of a coefficient driven by noise alone, under weight decay or a penalty.
 
-    Both sizes are those of :eq:`eq-circulant-decay`, for Adam at the learning rate 0.01.
+    Both sizes are those of :eq:`eq-circulant-decay`, for Adam at learning rate 0.01.
 
     Args:
         noise: Standard deviation σ of the gradient.
@@ -237,8 +237,8 @@ def held_back(noise: float, decay: float, penalty: float) -> Drawn:
     return Drawn(
         panels(panel, height=360, margin={"l": 54, "r": 14, "t": 52, "b": 84}),
         "Two curves show the size of a coefficient driven by noise alone, against the standard "
-        f"deviation σ of the noise, at the learning rate 0.01. With the weight decay {decay:g} the "
-        f"curve is a horizontal line. With the penalty {penalty:g} the curve rises like a square "
+        f"deviation σ of the noise, at learning rate 0.01. With weight decay {decay:g} the "
+        f"curve is a horizontal line. With penalty {penalty:g} the curve rises like a square "
         f"root. At σ = {noise:g} the size is {decayed:.2f} with weight decay and {penalised:.2f} "
         f"with the penalty. These sizes are reached after about {steps[0]:,.0f} steps with weight "
         f"decay and about {steps[1]:,.0f} steps with the penalty.",

@@ -195,7 +195,7 @@ def moved_wave(position: float, vector: str) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"Bars show the entries of a vector of the Fourier basis ({vector}) in {DIM} channels, at "
-        f"the position {position:g}. Diamonds show the same vector at position 0. {moves}.",
+        f"position {position:g}. Diamonds show the same vector at position 0. {moves}.",
     )
 
 

@@ -162,10 +162,10 @@ def separable_weights(rows: float, columns: float) -> Drawn:
     return Drawn(
         fig,
         "A heat map shows the attention weights of the nine patches around a query. Each weight is "
-        f"the share of its row times the share of its column. The row above has the share {rows:g},"
-        f" and the column on the left has the share {columns:g}. The neighbour at (−1, −1) gets "
-        f"the weight {first:.2f}, and the neighbour at (1, 1) gets {second:.2f}. These two "
-        f"neighbours together get the weight {right:.2f}, and the two on the other diagonal get "
+        f"the share of its row times the share of its column. The row above has share {rows:g},"
+        f" and the column on the left has share {columns:g}. The neighbour at (−1, −1) gets "
+        f"weight {first:.2f}, and the neighbour at (1, 1) gets {second:.2f}. These two "
+        f"neighbours together get weight {right:.2f}, and the two on the other diagonal get "
         f"{wrong:.2f}.",
     )
 
@@ -245,7 +245,7 @@ def crossed_waves(turn: float, sharpness: float) -> Drawn:
         f"{turn:g} degrees against the axes, and have crests at (−1, −1) and (1, 1). The scores "
         f"are multiplied by {sharpness:g} before softmax. The cells at (−1, −1) and (1, 1) get the "
         f"same weight, together {right:.2f}. The cells at (−1, 1) and (1, −1), on the other "
-        f"diagonal, together get the weight {wrong:.2f}.",
+        f"diagonal, together get weight {wrong:.2f}.",
     )
 
 
@@ -298,10 +298,10 @@ def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
     return Drawn(
         fig,
         f"A heat map shows the symbols and the attention weights of {2 * NEAR + 1} by "
-        f"{2 * NEAR + 1} cells around a query. The head gives the score {score:g} to a 1 at "
-        "(−1, −1) and to a 0 at (1, 1), and the score 0 to every other key. The upper "
-        f"neighbour holds a {upper} and gets the weight {above:.2f}. The lower neighbour holds a "
-        f"{lower} and gets the weight {below:.2f}. The weighted share of ones is {read:.0%}, and "
+        f"{2 * NEAR + 1} cells around a query. The head gives score {score:g} to a 1 at "
+        "(−1, −1) and to a 0 at (1, 1), and score 0 to every other key. The upper "
+        f"neighbour holds a {upper} and gets weight {above:.2f}. The lower neighbour holds a "
+        f"{lower} and gets weight {below:.2f}. The weighted share of ones is {read:.0%}, and "
         f"the number of ones in the two neighbours is {right}.",
     )
 

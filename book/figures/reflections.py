@@ -156,7 +156,7 @@ def mirror_rate(factor: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         "Two curves show the frequency ω against the step, in 60 steps of gradient descent towards "
-        "the minimum at 1. The wide curve, for two reflections with the learning rate η, rises "
+        "the minimum at 1. The wide curve, for two reflections with learning rate η, rises "
         "steeply and flattens near the minimum. For the thin curve ω itself is learned, and its "
         f"learning rate is {factor:g}η. The thin curve {side} the wide curve, and the two "
         f"differ by up to {apart:.3f}.",
@@ -203,7 +203,7 @@ def mirror_losses(
     same = runs[rate] == runs["mirrors"]
     end = "coincides with the wide curve" if same else f"ends at {ends[1]:.3f}"
     kind = "whose learning rate is " + {"1": "also η"}.get(rate, f"{rate}η")
-    kind = kind if float(rate) else "which are not learned"
+    kind = kind if float(rate) else "that are not learned"
     axes = layout(
         height=360,
         margin={"l": 48, "r": 14, "t": 44, "b": 84},
@@ -215,7 +215,7 @@ def mirror_losses(
         go.Figure(traces, axes),
         f"Two curves show the training loss in nats against the training step under {optimizer}. "
         f"Each curve is the mean of {len(losses)} seeds, with a band from the lowest seed to the "
-        "highest. The wide curve is for two reflections with the learning rate η, and it ends at "
+        "highest. The wide curve is for two reflections with learning rate η, and it ends at "
         f"{ends[0]:.3f}. The thin curve is for frequencies {kind}. The thin curve {end}.",
     )
 

@@ -293,7 +293,7 @@ def pair_layouts(pair: int, dim: int) -> Drawn:
         f"Two rows of squares show the {dim} channels of a vector, in the interleaved layout above "
         f"and in the half layout below. A line leads from each channel above to its position "
         f"below. Above, pair {pair} consists of the neighbouring channels {2 * pair} and "
-        f"{2 * pair + 1}. Below, the two channels of this pair are at the positions {pair} and "
+        f"{2 * pair + 1}. Below, the two channels of this pair are at positions {pair} and "
         f"{pair + half}, so they are {half} positions apart.",
     )
 
@@ -387,8 +387,8 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"A curve shows the score of one pair of channels against the distance, from 0 to {NEAR} "
-        f"tokens. The score is a wave of amplitude 1 with the frequency {speed} radians per "
-        f"token. The content gives the wave the phase {content:g} degrees, so its first peak is "
+        f"tokens. The score is a wave of amplitude 1 with a frequency of {speed} radians per "
+        f"token. The content gives the wave a phase of {content:g} degrees, so its first peak is "
         f"at distance {top:.1f}. A dot marks the chosen distance of {distance:g} tokens, at "
         f"which the score is {here:.2f}.",
     )

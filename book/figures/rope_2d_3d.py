@@ -31,7 +31,7 @@ TURN = math.pi / 6  # of the mixed head's directions
 GOLDEN = math.pi * (3 - math.sqrt(5))  # spreads any number of directions evenly
 MOST = 56  # patches in a row
 REACH = 6  # of the volume
-# an orthogonal matrix in thirds: the directions of a mixed head in three coordinates at its start
+# an orthogonal matrix in thirds: the initial directions of a mixed head in three coordinates
 THIRDS = torch.tensor([[2.0, 2, 1], [-2, 1, 2], [1, -2, 2]], dtype=torch.float64) / 3
 
 
@@ -53,7 +53,7 @@ def _equal() -> RotaryEncoder:
 
 
 def _mixed_head() -> RotaryEncoder:
-    """A head at its start: axial RoPE in rotated coordinates."""
+    """A head at initialisation: axial RoPE in rotated coordinates."""
     cos, sin = math.cos(TURN), math.sin(TURN)
     turn = torch.tensor([[cos, sin], [-sin, cos]], dtype=torch.float64)
     return STRING(AxialRoPE(DIM, 2, base=BASE).frequencies() @ turn)
@@ -269,7 +269,7 @@ def volume_kernel(time: float) -> Drawn:
     """Draw one slice in time of the scores around a query, in three coordinates.
 
     Query and key are equal and constant, the base is 10.  Left axial RoPE, right a
-    head of mixed RoPE at its start.
+    head of mixed RoPE at initialisation.
 
     Args:
         time: Steps in time from the query to the keys of the slice.
@@ -284,7 +284,7 @@ def volume_kernel(time: float) -> Drawn:
         said = {"axial": "axial RoPE", "mixed, one head": "one head of RoPE-Mixed"}[name]
         highest.append(
             f"With {said} the scores lie between {low:.2f} and {high:.2f}, and the highest is at "
-            f"the row offset {row:.0f} and the column offset {column:.0f}."
+            f"row offset {row:.0f} and column offset {column:.0f}."
         )
         hover = "%{y} down, %{x} right: %{z:.2f}"
         maps.append(

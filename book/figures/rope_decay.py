@@ -127,14 +127,14 @@ def decay_curves(dim: int, base: float) -> Drawn:
     return Drawn(
         go.Figure(curves, axes),
         "Four curves are drawn against the distance, from 1 to ten million tokens, for "
-        f"{dim} channels and the base {base:,.0f}. Both axes are logarithmic. The first curve is "
+        f"{dim} channels and base {base:,.0f}. Both axes are logarithmic. The first curve is "
         "the absolute value of the mean of the waves, and the second is that of the integral. The "
         "other two curves are approximations of the integral, a logarithm below the base and a "
         "multiple of 1/t beyond it. The mean follows the integral up to the "
         f"horizon at {leaves:.0f} tokens, which a vertical line marks. Beyond the horizon the "
         "mean fluctuates, and at the largest distances its root mean square is about "
         f"{floor:.3f}, which a grey line marks. The integral falls logarithmically up to "
-        f"about the distance {base:,.0f}, and beyond this distance it falls like 1/t.",
+        f"about distance {base:,.0f}, and beyond this distance it falls like 1/t.",
     )
 
 
@@ -432,7 +432,7 @@ def fast_head(method: str, scale: float, place: int) -> Drawn:
         go.Figure(drawn, axes),
         "Two curves show the score of a head that counts tokens with seven fast pairs, against "
         f"the distance from 1 to {LONG} tokens. One curve is the score before scaling, the other "
-        f"is the score after {SAID[method]} with the scale {scale:g}. Before scaling, the score "
+        f"is the score after {SAID[method]} with scale {scale:g}. Before scaling, the score "
         f"has its maximum, 1, at distance {place:.0f}. After scaling, the "
         f"maximum is at distance {best:.0f}, and the score at distance {place:.0f} is {kept:.2f}.",
     )

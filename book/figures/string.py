@@ -116,7 +116,7 @@ def sphere_walks(between: float, distance: float) -> Drawn:
         go.Figure(traces, axes),
         f"A vector on a sphere is rotated about two axes, and the angle between the axes is "
         f"{between:g} degrees. One rotation moves the vector to the right, and the other moves it "
-        f"up, both by the angle {distance:g} in radians. Three paths lead from the start: first "
+        f"up, both by {distance:g} radians. Three paths lead from the start: first "
         "right and then up, first up and then right, and both at once. The three paths end "
         f"{where}. The largest distance between two of their end points is {gap:.2f}.",
     )

@@ -220,8 +220,8 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
         go.Figure(lines, axes),
         "Four curves show the bias of four methods against the distance of the key, from 0 to "
         "128 tokens. All four curves fall as the distance grows. The bias of ALiBi is a straight "
-        f"line, which is at {far['alibi']:.1f} at distance 64. At the same distance, the bias of "
-        f"KERPLE with a power is {far['kerple-power']:.1f}, and the bias of KERPLE with a "
+        f"line, whose value at distance 64 is {far['alibi']:.1f}. At the same distance, the bias "
+        f"of KERPLE with a power is {far['kerple-power']:.1f}, and the bias of KERPLE with a "
         f"logarithm is {far['kerple-log']:.1f}. The bias of T5 is a staircase that follows the "
         "logarithm. Up to distance 16 each step of the staircase is one token long, and then the "
         "steps become longer. The last step begins at distance 113.",
@@ -291,7 +291,7 @@ def clock_hands(position: int) -> Drawn:
         "a curve shows the inner product of this vector with the vector of each position from 0 "
         f"to {PLACES - 1}. The peak of the curve, {DIM / 2:g}, is at position {position:g}. For "
         f"positions that are {GAP} tokens away from the peak, the inner product is {away:.2f}. "
-        "When the position changes, the curve moves along and keeps its shape.",
+        "When the position changes, the curve is shifted and keeps its shape.",
     )
 
 
@@ -346,7 +346,7 @@ def asked_distance(distance: int) -> Drawn:
         f"requests distance {distance:.0f}. With the bias, the weight falls from {biased[0]:.2f} "
         "at distance 0 toward 0, and the curve is the same for every requested distance. The "
         f"curve of the rotated query has its peak at the requested distance {distance:.0f}. At "
-        f"this distance the rotated query gives the weight {rotated:.2f}, and the bias gives "
+        f"this distance the rotated query gives weight {rotated:.2f}, and the bias gives "
         f"{kept:.2f}.",
     )
 
