@@ -112,8 +112,8 @@ test_what_does_not_fit_is_refused = refusals(
         lambda: Roll((5,)).rotate(random(1, 4, 5), places(4).float()),
         "TypeError: positions must have an integer dtype, .* got torch.float32",
     ),
-    (lambda: layer(rotate="roll", cycles=(3, 3)), "cycles must have the sum 4, the features of"),
-    (lambda: layer(cycles=(4,)), "cycles must be None unless rotate is roll"),
-    (lambda: layer(rotate="roll", weight="gla", causal=True), "rotate must be before with the we"),
-    (lambda: layer(rotate="roll", attention="softmax"), "rotate must be None or before for softm"),
+    (lambda: layer(rotate="roll", cycles=(3, 3)), "cycles must have the sum 4, the number of"),
+    (lambda: layer(cycles=(4,)), "cycles must be None unless rotate is 'roll'"),
+    (lambda: layer(rotate="roll", weight="gla", causal=True), "rotate must be 'before' with the w"),
+    (lambda: layer(rotate="roll", attention="softmax"), "rotate must be None or 'before' for sof"),
 )

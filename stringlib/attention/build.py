@@ -72,14 +72,14 @@ def make_core(
     reads_grid = isinstance(made, RotaryEncoder) and made.coord_dim == 2
     if grid is not None and weight != "toeplitz" and not reads_grid:
         raise ValueError(
-            "grid must be None unless weight is toeplitz or an encoder reads two "
-            f"coordinates, got {grid!r}"
+            "grid must be None unless weight is 'toeplitz' or the encoder has two coordinates, "
+            f"got {grid!r}"
         )
     if features is None:
         if weight is not None:
             raise ValueError(
-                "weight must be None for softmax attention, whose logits take a bias instead "
-                f"(encoder=ALiBi(heads), for instance), got {weight!r}"
+                f"weight must be None for softmax attention, got {weight!r}. Use a relative bias "
+                "instead, for example encoder='alibi'."
             )
         return SoftmaxAttention(made, causal=causal, grid=grid)
     if isinstance(weight, str) and not isinstance(made, RelativeBias):
@@ -120,7 +120,7 @@ def _count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
         return int(features(like.new_zeros(heads, 1, head_dim)).shape[-1])
     except ValueError as error:
         raise ValueError(
-            f"attention must be a map for {heads} heads of {head_dim} channels, "
+            f"attention must be a feature map for {heads} heads of {head_dim} channels, "
             f"got {type(features).__name__}: {error}"
         ) from error
 
@@ -134,11 +134,12 @@ def _require_side(rotary: bool, features: FeatureMap | None, rotate: str | None)
         rotate: None, ``"before"``, ``"after"`` or ``"roll"``.
     """
     if rotate is not None and rotate not in (SIDES if rotary else ("roll",)):
-        expected = f"one of {', '.join(SIDES)} with" if rotary else "roll without"
-        raise ValueError(f"rotate must be None or {expected} a rotary encoder, got {rotate!r}")
+        expected = "'before' or 'after' with" if rotary else "'roll' without"
+        raise ValueError(f"rotate must be None, {expected} a rotary encoder, got {rotate!r}")
     if features is None and rotate in ("after", "roll"):
         raise ValueError(
-            f"rotate must be None or before for softmax: it has no features to rotate, got {rotate}"
+            "rotate must be None or 'before' for softmax attention, which has no features to "
+            f"rotate, got {rotate!r}"
         )
 
 
@@ -150,12 +151,12 @@ def _roll(rotate: str | None, width: int, options: dict[str, Any]) -> Roll | Non
     cycles = options.pop("cycles", None)
     if rotate != "roll":
         if cycles is not None:
-            raise ValueError(f"cycles must be None unless rotate is roll, got {cycles!r}")
+            raise ValueError(f"cycles must be None unless rotate is 'roll', got {cycles!r}")
         return None
     roll = Roll((width,) if cycles is None else cycles)
     if sum(roll.cycles) != width:
         raise ValueError(
-            f"cycles must have the sum {width}, the features of a head, got {roll.cycles}"
+            f"cycles must have the sum {width}, the number of features of a head, got {roll.cycles}"
         )
     return roll
 
@@ -184,7 +185,10 @@ def _encoder(
     """
     coord_dim = options.pop("coord_dim", None)
     if coord_dim is not None and (not isinstance(encoder, str) or encoder in BIASES):
-        raise ValueError(f"coord_dim must be None unless encoder is a name, got {coord_dim}")
+        raise ValueError(
+            "coord_dim must be None unless encoder is the name of a rotary encoder, "
+            f"got {coord_dim}"
+        )
     if encoder is None:
         return None
     if isinstance(encoder, str):

@@ -88,8 +88,8 @@ class KeyValueCache(NamedTuple):
         pairs = (self.keys, keys), (self.values, values)
         if any(a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-1] for a, b in pairs):
             raise ValueError(
-                f"state must hold keys and values like {tuple(keys.shape)} and "
-                f"{tuple(values.shape)} but for the number of tokens, got "
+                "state must have keys and values of the same batch, heads and channels as the new "
+                f"tokens, whose shapes are {tuple(keys.shape)} and {tuple(values.shape)}, got "
                 f"{tuple(self.keys.shape)} and {tuple(self.values.shape)}"
             )
         if mask is not None or self.mask is not None:

@@ -105,8 +105,9 @@ class AttentionCore(nn.Module):
         """Raise unless the core has a state, and ``state`` is None or one of its own."""
         if not self.has_state:
             raise ValueError(
-                "state must be None, and return_state False, unless the layer is causal and does "
-                f"not rotate features; got a layer with causal={self.causal}"
+                "state must be None and return_state False, because only a causal layer that does "
+                f"not rotate its features has a state, got causal={self.causal} and "
+                f"rotate={self.rotate!r}"
             )
         if state is not None:
             if not isinstance(state, self.state_type):
@@ -161,8 +162,8 @@ class AttentionCore(nn.Module):
             return torch.arange(before, before + n, device=q.device)[:, None]
         if self.grid is None or coord_dim != 2:
             raise ValueError(
-                f"positions must be given, (..., {n}, {coord_dim}), for an encoder of "
-                f"{coord_dim} coordinates, got None"
+                f"positions must be given for an encoder with {coord_dim} coordinates, with shape "
+                f"(..., {n}, {coord_dim}), got None"
             )
         positions = grid_positions(*self.grid, device=q.device)
         return positions[before : before + n] if self.causal else positions
@@ -210,8 +211,8 @@ class LinearAttention(AttentionCore):
         if isinstance(encoder, RelativeBias):
             if weight is not None:
                 raise ValueError(
-                    "weight must be None with a RelativeBias as encoder, which is itself the "
-                    f"weight of kernelised attention, got {weight!r}"
+                    "weight must be None with a RelativeBias as encoder, because linear attention "
+                    f"uses the exponential of the bias as its weight, got {weight!r}"
                 )
             from stringlib.attention.toeplitz import BiasWeight
 
@@ -297,19 +298,19 @@ class LinearAttention(AttentionCore):
         for name, tensor in weight.named_buffers():
             if tensor.requires_grad:
                 raise ValueError(
-                    "weight must hold parameters, or tensors without gradient: give "
-                    f"{type(weight).__name__}(nn.Parameter({name})), or what {name} comes from "
-                    f"as encoder; got {name} with requires_grad"
+                    f"weight must not depend on another module's parameters, got {name} with "
+                    f"requires_grad. Pass {type(weight).__name__}(nn.Parameter({name})) to train "
+                    f"it, or pass a bias from which {name} is computed as encoder."
                 )
         if weight.causal_only and not self.causal:
             raise ValueError(
-                f"causal must be True for weight {type(weight).__name__}, which looks back only, "
-                "got False"
+                f"causal must be True with the weight {type(weight).__name__}, which is defined "
+                "for earlier keys only, got False"
             )
         if self.rotate in ("after", "roll") and not weight.rotatable:
             raise ValueError(
-                f"rotate must be before with the weight {type(weight).__name__}, whose features "
-                f"may not be rotated into each other, got {self.rotate}"
+                f"rotate must be 'before' with the weight {type(weight).__name__}, because its "
+                f"features must not be mixed with each other, got {self.rotate!r}"
             )
         return weight
 
@@ -345,13 +346,14 @@ def side_of_rotation(encoder: Any, features: FeatureMap, rotate: str | None) -> 
         return None
     if rotate == "after" and not features.nonnegative:
         raise ValueError(
-            f"rotate must be None or before for {type(features).__name__}, whose features may be "
-            "negative and are divided by no sum, got after"
+            f"rotate must be None or 'before' with {type(features).__name__}, because 'after' "
+            "needs features that are not negative, got 'after'"
         )
     rotate = rotate or features.place
     if rotate is None:
         raise ValueError(
-            f"rotate must be before or after for {type(features).__name__}, got None: before it, "
-            "scores depend on more than the offset; after it, weights may be negative"
+            f"rotate must be 'before' or 'after' with {type(features).__name__}, got None. With "
+            "'before', a score depends on more than the offset of two tokens; with 'after', "
+            "weights may be negative."
         )
     return rotate

@@ -147,7 +147,7 @@ class MultiHeadAttention(nn.Module):
             kv_heads = options.pop("key_heads")
         kv_heads = heads if kv_heads is None else kv_heads
         if heads % kv_heads:
-            raise ValueError(f"kv_heads must divide heads {heads}, got {kv_heads}")
+            raise ValueError(f"kv_heads must divide heads = {heads}, got {kv_heads}")
         self.dim, self.heads, self.head_dim = int(dim), int(heads), int(dim // heads)
         self.kv_heads, self.group = int(kv_heads), int(heads // kv_heads)
         self.causal, self.grid = causal, grid
@@ -174,7 +174,9 @@ class MultiHeadAttention(nn.Module):
         temperature = options.pop("temperature", 1.0)
         require("temperature", temperature, Positive)
         if temperature != 1 and not normalize_qk:
-            raise ValueError(f"temperature must be 1 unless normalize_qk, got {temperature}")
+            raise ValueError(
+                f"temperature must be 1 unless normalize_qk is True, got {temperature}"
+            )
         start = torch.full((self.kv_heads,), math.log(temperature))
         self.log_temperature = nn.Parameter(start) if normalize_qk else None
         self.shift = KeyShift(self.kv_heads) if shift else None

@@ -247,16 +247,17 @@ class PositionWeight(Derived, ABC):
         """Raise if the weight is for causal attention only, and ``causal`` is False."""
         if self.causal_only and not causal:
             raise ValueError(
-                f"causal must be True with a {type(self).__name__}: it weighs earlier keys only, "
-                "got False"
+                f"causal must be True with a {type(self).__name__}, which is defined for earlier "
+                "keys only, got False"
             )
 
     def _require_plain(self, mode: str | None, state: LinearState | None) -> None:
         """Raise for a mode other than ``"parallel"`` or for a state, which need factors."""
         if mode not in (None, "parallel") or state is not None:
             raise ValueError(
-                f"mode must be None or 'parallel', and state None, for {type(self).__name__}, "
-                f"got {mode!r}{'' if state is None else ' and a state'}"
+                f"mode must be None or 'parallel' and state must be None for "
+                f"{type(self).__name__}, whose weights are a matrix, got {mode!r}"
+                f"{'' if state is None else ' and a state'}"
             )
 
     def _hold(self, name: str, x: Tensor) -> None:
@@ -347,6 +348,6 @@ def _require_state(state: Tensor, lead: tuple[int, ...], m: int, width: int) -> 
     """Raise ``ValueError`` unless ``state`` expands to the shape ``(*lead, m, width)``."""
     if not expands(state.shape, (*lead, m, width)) or state.shape[-2:] != (m, width):
         raise ValueError(
-            f"state must have shape {(*lead, m, width)}, one row for each feature, "
+            f"state must have sums of shape {(*lead, m, width)}, with one row for each feature, "
             f"got {tuple(state.shape)}"
         )
