@@ -204,7 +204,7 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Three panels for {of_vector} and the squared length {square:g}. {flipped} "
+        f"Three panels for {of_vector} and squared length {square:g}. {flipped} "
         "The two upper panels show bars: on the left the entries of the vector after the signs, on "
         "the right its cyclic autocorrelation at the shifts 0 to 15. At the shifts 1 to 15 the "
         f"absolute value of the autocorrelation is at most {found['apart']:.2f}. The lower panel "
@@ -291,8 +291,8 @@ def two_rows(direction: float) -> Drawn:
         fig,
         f"Two panels for a vector z at {direction:g} degrees. The upper panel shows two pairs of "
         "arrows, one pair for equal signs and one pair for opposite signs. Each pair consists of "
-        "the vector u and of u with its channels swapped. The lower panel shows the error relative "
-        "to independent rows, against ζ from 0 to 8. At ζ = 1 the relative error is "
+        "the vector u and the vector u with its channels swapped. The lower panel shows the error "
+        "relative to independent rows, against ζ from 0 to 8. At ζ = 1 the relative error is "
         f"{equal:.2f} with equal signs and {opposite:.2f} with opposite signs. The curve of the "
         f"mean over the two choices of signs is at {mean:.2f} there. The curve of the mean is "
         "never below 1, and never above a dotted bound that rises towards 1.5.",
@@ -604,9 +604,10 @@ def free_projection(features: int) -> Drawn:
     )
     return Drawn(
         go.Figure([drawn], axes),
-        "Five horizontal bars show thousands of multiplications per token in the parts of a layer, "
-        f"with {features:.0f} features. The random projection needs {projection:.0f} thousand "
-        f"multiplications, and the sums of linear attention need {sums:.0f} thousand. The "
+        "Five horizontal bars show the multiplications per token in the parts of a layer, in "
+        f"thousands, with {features:.0f} features. The random projection needs "
+        f"{projection:.0f} thousand multiplications, and the sums of linear attention need "
+        f"{sums:.0f} thousand. The "
         "projections to queries, keys, values and output together need "
         f"{linear:.0f} thousand, and the feed-forward part needs {inner:.0f} thousand. The longest "
         f"bar is the whole layer, with {layer:.0f} thousand. Without the random projection linear "

@@ -191,7 +191,8 @@ def mirrored_basis(between: str, mirror: float) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         "Two curves show the relative root mean square error of the scores, against the angle of "
-        f"the mirror in which P reflects two of four channels. {SPELLED[str(between)]}. If the "
+        f"the mirror in which P reflects two channels, one from each plane. "
+        f"{SPELLED[str(between)]}. If the "
         f"inner P is folded, the error is {folded}. If the outer P is dropped, the error is "
         f"{dropped}. At the chosen angle, {mirror:g} degrees, the error is {found[0]:.2f} if the "
         f"inner P is folded and {found[1]:.2f} if the outer P is dropped.",

@@ -214,7 +214,7 @@ def gated_token(weight: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         "A curve shows the output of a gated layer against a single token x of one channel, from "
-        f"-3 to 3. The gate has the weight {weight:g}. A dashed straight line shows x/2, the "
+        f"-3 to 3. The weight of the gate is {weight:g}. A dashed straight line shows x/2, the "
         f"output for a gate that is always one half. The curve of the output {shape} "
         f"The outputs for the tokens 1 and -1 sum to {total:.2f}. For a linear map this sum is 0.",
     )

@@ -208,13 +208,15 @@ def clocked_rungs(
     what = f"the memory that a forward pass {kept}, relative to the queries and keys,"
     time = "forward and backward pass" if gradients else "forward pass"
     time = f"the time of a {time} on {'two threads' if two else 'one thread'}, in milliseconds,"
+    ms = "" if memory else " milliseconds"
     return Drawn(
         go.Figure(drawn, axes),
         f"Bars show {what if memory else time} for each implementation, on a logarithmic axis. "
-        f"The shortest bar is that of {SPELLED[low_bar]}, with {found[low_bar][0]:.3g}. The "
-        f"longest bar of an implementation is that of {SPELLED[high_bar]}, with "
-        f"{found[high_bar][0]:.3g}. The half spectrum needs {found['half'][0]:.3g}, and the "
-        f"product with P needs {found['basis'][0]:.3g}."
+        f"The shortest bar is that of {SPELLED[low_bar]}, at {found[low_bar][0]:.3g}{ms}. The "
+        f"longest bar of an implementation is that of {SPELLED[high_bar]}, at "
+        f"{found[high_bar][0]:.3g}{ms}. The bar of the half spectrum is at "
+        f"{found['half'][0]:.3g}{ms}, and that of the product with P at "
+        f"{found['basis'][0]:.3g}{ms}."
         + ("" if memory else " Diamonds mark the times that the operation count predicts."),
     )
 
