@@ -154,7 +154,7 @@ def recalled_value(share: float, sharpness: float) -> Drawn:
         fig,
         f"Above is a heat map of the attention weights among the tokens {' '.join(TOKENS)}. The "
         f"last token, C, is the question. The share of the previous key in each key is {share:g}, "
-        f"and a match has the score {sharpness:g}. Below are four bars for the values 1, 3, 4 and "
+        f"and a match has a score of {sharpness:g}. Below are four bars for the values 1, 3, 4 and "
         f"5. The right value {RIGHT} gets {votes[VALUES.index(RIGHT)]:.2f} of the weight that the "
         f"question gives to values. The value with the longest bar is "
         f"{pick(found['best'], *answers)}.",
@@ -218,8 +218,8 @@ def match_threshold(pairs: int, score: float) -> Drawn:
         go.Figure(traces, axes),
         f"Two curves of the softmax weight against the score of the match, for {pairs:.0f} pairs. "
         f"The curve of the right value rises. The curve of the wrong value, which all other pairs "
-        f"share, falls. The two curves cross at the score {found['needed']:.2f}. At the score "
-        f"{score:.2f} the right value has the weight {matched:.2f}, which is {said} to win.",
+        f"share, falls. The two curves cross at a score of {found['needed']:.2f}. At a score of "
+        f"{score:.2f} the right value has a weight of {matched:.2f}, which is {said} to win.",
     )
 
 
@@ -335,7 +335,7 @@ def recalled_runs(
     return Drawn(
         fig,
         f"One bar per method for the number of runs, of 30, that retrieve more than 90% of the "
-        f"values of eight pairs, with {norms} norms and the learning rate {rate}. {longest} "
+        f"values of eight pairs, with {norms} norms and a learning rate of {rate}. {longest} "
         f"{shortest}",
     )
 

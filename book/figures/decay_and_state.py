@@ -246,7 +246,7 @@ def products_of_decays(decay: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         f"Three lines show logarithms (base 10) against the token, on a logarithmic axis. Every "
-        f"token has the decay {decay:g}. The line of the running product Γ falls. The line of the "
+        f"token has a decay of {decay:g}. The line of the running product Γ falls. The line of the "
         "reciprocal 1/Γ rises until it reaches the dotted line of the largest float32 number at "
         f"token {last:,.0f}. The weight of a key {BACK} tokens back, the product of Γ at the "
         f"query and 1/Γ at the key, is a horizontal line that also ends at token {last:,.0f}.",

@@ -341,7 +341,7 @@ def order_of_decay(rate: float, decay: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         "Two curves show the answer to a key against the number of writes of the value 0 under "
-        f"this key, from 0 to {STEPS}. Both curves start at the answer 1. The rate is {rate:g}, "
+        f"this key, from 0 to {STEPS}. Both curves start at an answer of 1. The rate is {rate:g}, "
         f"and the decay is {decay:g}. In the first curve the state decays before the error is "
         f"computed, and each write multiplies the answer by {first:.2f}. In the second curve the "
         f"error is computed before the decay, and each write multiplies the answer by {after:.2f}. "

@@ -330,7 +330,7 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
         f"Two curves of the effective window of a head in tokens, against the number of tokens of "
         f"the text, on logarithmic axes. Lengths up to the training length, {TRAINED}, are "
         f"shaded. In a text of {tokens:,.0f} tokens, KERPLE's logarithm with r₁ = {r1:g} has a "
-        f"window of {found['here'][0]:.1f} tokens. ALiBi with the slope 1/{inverse:g} has a "
+        f"window of {found['here'][0]:.1f} tokens. ALiBi with slope 1/{inverse:g} has a "
         f"window of {found['here'][1]:.1f} tokens. {wide} at this length. KERPLE gives "
         f"{found['beyond'][0]:.0%} of the weight to tokens beyond the nearest {TRAINED}, and "
         f"ALiBi gives {found['beyond'][1]:.0%}.",
