@@ -62,9 +62,9 @@ from torch import Tensor
 
 from stringlib.inputs import (
     INTEGERS,
+    can_inspect,
     common_shape,
     kind_of,
-    may_look,
     require_log_decay,
     require_name,
 )
@@ -147,7 +147,7 @@ def require_exact(name: str, positions: Tensor) -> None:
     half precision, the rounding error of other numbers must also be small. The values are checked
     only on the CPU, outside compiled code.
     """
-    if not may_look(positions) or not positions.numel():
+    if not can_inspect(positions) or not positions.numel():
         return
     dtype, x = positions.dtype, positions.detach()
     exact = 2 / torch.finfo(dtype).eps if dtype.is_floating_point else 2.0**53

@@ -22,8 +22,8 @@ from stringlib.attention.roll import Roll
 from stringlib.attention.rotated_linear import rotated_linear_attention
 from stringlib.attention.weights import LinearState, PositionWeight, described
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import Phases, RotaryEncoder
-from stringlib.inputs import finds, require_kind_of_state, require_same_tokens
+from stringlib.encoders.rotary import Phases, RotaryEncoder
+from stringlib.inputs import any_eager, require_kind_of_state, require_same_tokens
 from stringlib.positions import grid_positions
 
 PARTS = ("features", "weight", "encoder", "roll", "rotate")
@@ -276,7 +276,7 @@ class LinearAttention(AttentionCore):
             )
         super().require_state(state)
         own = None if state is None or state.drawn is None else self.features.drawn()
-        if own is not None and finds(own, lambda x: x != state.drawn.to(x)):
+        if own is not None and any_eager(own, lambda x: x != state.drawn.to(x)):
             raise ValueError(
                 "state: the random features of this layer are not those that made the state. "
                 "Begin with state=None after features.redraw(), and continue a state only in the "
@@ -332,7 +332,7 @@ def rotated(
     if grouped:
         # the queries of one key head as a batch, so that the phases of this head serve them all
         q, k = q.unflatten(-3, (-1, group)).transpose(-4, -3), k.unsqueeze(-4)
-        phases = phases._replace(turns=phases.turns.unsqueeze(-5))
+        phases = phases._replace(cos_sin=phases.cos_sin.unsqueeze(-5))
     if whole and phases.basis is not None:
         q, k = encoder.rotate(q, phases), encoder.rotate(k, phases)
     else:

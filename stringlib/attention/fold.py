@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.softmax import SoftmaxAttention
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.folding import additions, additions_to_weight, require_foldable
 from stringlib.precision import at_least_float32, without_autocast
 
@@ -41,7 +41,7 @@ def projected(layer: Any, x: Tensor, positions: Any, state: Any) -> tuple[Tensor
     basis = at.basis
     # phases of another encoder have other shapes; the core will raise an error
     fits = basis is not None and basis.shape[-1] == layer.head_dim
-    if not fits or at.turns.shape[-4] != layer.core.encoder.heads:
+    if not fits or at.cos_sin.shape[-4] != layer.core.encoder.heads:
         return layer.to_q(x), layer.to_k(x), at
     q, k = (folded_linear(linear, x, basis) for linear in (layer.to_q, layer.to_k))
     return q, k, at._replace(basis=None)
@@ -131,7 +131,7 @@ def folded(layer: Any) -> Any:
                 # query heads that share a key head also share its basis
                 rows = given.unflatten(0, (layer.kv_heads, -1, layer.head_dim)).unbind(1)
                 new = [encoder.fold(x.flatten(0, 1), layer.kv_heads).view_as(x) for x in rows]
-                new = torch.stack(new, 1).view_as(given)
-                setattr(linear, part, nn.Parameter(new, given.requires_grad))
+                whole = torch.stack(new, 1).view_as(given)
+                setattr(linear, part, nn.Parameter(whole, given.requires_grad))
     made.core.encoder = encoder.folded()
     return made

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from stringlib.attention.weights import ConstantWeight, LinearState, PositionWeight, WeightedSums
 from stringlib.inputs import (
+    all_eager,
+    any_eager,
+    can_inspect,
     common_shape,
-    finds,
-    is_known,
-    may_look,
     per_head,
     require_kind_of_state,
 )
@@ -230,12 +230,12 @@ def attend(
             # gradients of full width
             return found, *found.sums.split([v.shape[-1], int(ones)], -1)
 
-        if normalize and not may_look(v):
+        if normalize and not can_inspect(v):
             q = moderate_rows(q)
         found, out, total = sums(q)
         if normalize:
-            if not is_known(total, _has_gradient):
-                if may_look(v) and not is_known(q, _has_moderate_rows):
+            if not all_eager(total, _has_gradient):
+                if can_inspect(v) and not all_eager(q, _has_moderate_rows):
                     found, out, total = sums(moderate_rows(q))
                 out, total = where_has_gradient(out, total)
             out = out / total
@@ -325,7 +325,7 @@ def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor |
         padding = ~per_head(key_mask, (*lead, phi_k.shape[-2])).unsqueeze(-1)
         phi_k = phi_k.detach().masked_fill(padding, 0)
     for name, phi in (("phi_q", phi_q), ("phi_k", phi_k)):
-        if finds(phi, lambda x: x.amin() < 0):
+        if any_eager(phi, lambda x: x.amin() < 0):
             raise ValueError(
                 f"{name} must not be negative, because the denominator is a sum of products of "
                 f"features, got {phi.min().item():g}. Apply a feature map such as ELUFeatures, or "

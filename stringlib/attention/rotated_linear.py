@@ -15,8 +15,8 @@ from stringlib.attention.linear import (
     where_has_gradient,
 )
 from stringlib.attention.weights import PositionWeight
-from stringlib.encoders.string import Phases, RotaryEncoder
-from stringlib.inputs import finds, is_known
+from stringlib.encoders.rotary import Phases, RotaryEncoder
+from stringlib.inputs import all_eager, any_eager
 from stringlib.precision import largest_exponent, without_autocast
 from stringlib.spec import Floats, checked
 
@@ -113,8 +113,8 @@ def rotated_linear_attention(
         below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
         # a denominator 0 means that no key shares a feature with the query; the numerator is then
         # the effect of the rotation or of rounding alone
-        turned = above.sums.masked_fill(below.sums == 0, 0)
-        numerator, denominator = where_has_gradient(turned, below.sums)
+        rotated = above.sums.masked_fill(below.sums == 0, 0)
+        numerator, denominator = where_has_gradient(rotated, below.sums)
         out = numerator / denominator
         if above.log_scale is not None and below.log_scale is not None:
             # a Toeplitz weight scales each row by the largest bias at a product other than 0; the
@@ -127,8 +127,8 @@ def rotated_linear_attention(
 
 def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> None:
     """Raise if an output exceeds the limit :data:`LARGEST`, and features and values are finite."""
-    if finds(out, lambda x: ~(x.abs() <= LARGEST * u.detach().abs().amax())) and all(
-        is_known(x, torch.isfinite) for x in (phi_q, phi_k, u)
+    if any_eager(out, lambda x: ~(x.abs() <= LARGEST * u.detach().abs().amax())) and all(
+        all_eager(x, torch.isfinite) for x in (phi_q, phi_k, u)
     ):
         raise ValueError(
             "rotate must be before for these queries and keys, because the denominator, which is "

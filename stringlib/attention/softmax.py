@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.core import AttentionCore, rotated
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import (
     common_shape,
     expands,
@@ -139,7 +139,7 @@ class SoftmaxAttention(AttentionCore):
     r"""Softmax attention, :eq:`eq-vit-heads`, with a rotary encoder or a relative bias.
 
     Args:
-        encoder: A :class:`~stringlib.encoders.string.RotaryEncoder`, which rotates queries and
+        encoder: A :class:`~stringlib.encoders.rotary.RotaryEncoder`, which rotates queries and
             keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
             logits; or None.
         causal: If True, a token attends only to itself and to earlier tokens.

@@ -1,4 +1,8 @@
-"""Rotary position embedding (RoPE) in one or several coordinates, with fixed frequencies."""
+"""Rotary position embedding (RoPE) in one or several coordinates, with fixed frequencies.
+
+The rotation itself is in :mod:`stringlib.kernels.rotation`, on one screen: frequencies, angles,
+cosines and sines, rotated pairs. This file chooses the frequencies.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,8 @@ from torch import Tensor, nn
 from stringlib.by_name import by_name
 from stringlib.encoders.string import STRING
 from stringlib.inputs import Layout
-from stringlib.positions import geometric_frequencies
-from stringlib.precision import widen
+from stringlib.kernels.rotation import geometric_frequencies
+from stringlib.precision import widen, widest
 from stringlib.spec import Even, Floats, Positive, checked
 
 
@@ -57,7 +61,19 @@ class GeometricRoPE(STRING):
         """The base of the frequencies; it cannot be changed after construction."""
         return self._base
 
-    def _refill(self) -> None:
+    def frequencies(self) -> Tensor:
+        """Return Ω, float64, ``(heads, pairs, coord_dim)``. Do not change it in place.
+
+        A wrapper that casts buffers, such as FSDP with ``buffer_dtype=torch.bfloat16``, rounds the
+        stored frequencies. They are then computed from the base again in each call.
+        """
+        stored = self._frequencies
+        if stored.dtype == torch.float64 or stored.dtype == widest(stored.device):
+            return stored
+        exact = _frequencies(self.head_dim // 2, self.coord_dim, self._base)
+        return exact.to(stored.device, widest(stored.device)).expand(self.heads, -1, -1)
+
+    def reset_non_persistent_buffers(self) -> None:
         """Compute the frequencies again."""
         self._frequencies.copy_(_frequencies(self.head_dim // 2, self.coord_dim, self._base))
 

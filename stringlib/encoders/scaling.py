@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.derived import Derived
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.precision import widen
 from stringlib.spec import Floats, Positive, Scale, checked
 
@@ -259,7 +259,8 @@ class DynamicNTK(Derived):
         self.scale, self.length = float(scale), int(length)
         self.register_buffer("longest", torch.tensor(self.length), persistent=False)
 
-    def _refill(self) -> None:
+    def reset_non_persistent_buffers(self) -> None:
+        """Forget the longest text."""
         self.longest.fill_(self.length)
 
     def forward(self, frequencies: Tensor, scale: float, length: Tensor) -> tuple[Tensor, Any]:

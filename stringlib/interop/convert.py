@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.folding import additions_to_weight, require_foldable
 from stringlib.inputs import Layout
-from stringlib.kernels.rotation import pair_up, unpair
+from stringlib.kernels.rotation import deinterleave, interleave
 from stringlib.spec import Floats, checked
 
 
@@ -62,7 +62,7 @@ def to_layout(
     if not 0 < 2 * pairs <= head_dim:
         raise ValueError(f"pairs must be from 1 to {head_dim // 2}, got {pairs}")
     rows = torch.arange(head_dim, device=weight.device)
-    moved = unpair(pair_up(rows[: 2 * pairs], source), target)
+    moved = deinterleave(interleave(rows[: 2 * pairs], source), target)
     order = torch.cat([moved, rows[2 * pairs :]])
     return weight.unflatten(0, (-1, head_dim))[:, order].flatten(0, 1)
 
@@ -89,7 +89,7 @@ def fold_qkv(
         heads: Number of query heads.
         kv_heads: Number of key heads and of value heads. Default: ``heads``.
         layout: Layout of the pairs after folding, as for
-            :meth:`~stringlib.encoders.string.RotaryEncoder.folded`. Default: the layout of the
+            :meth:`~stringlib.encoders.form.RotaryForm.folded`. Default: the layout of the
             encoder.
 
     Raises:

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.encoders.string import STRING, RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
+from stringlib.encoders.string import STRING
 from stringlib.folding import additions_to_norm, require_foldable
-from stringlib.kernels.rotation import pair_up
+from stringlib.kernels.rotation import interleave
 from stringlib.precision import at_least_float32, widen
 from stringlib.spec import Floats, checked
 
@@ -234,7 +235,7 @@ def _pairs_first(encoder: RotaryEncoder) -> Tensor:
     basis = encoder.basis().detach()
     order = torch.arange(encoder.head_dim, device=basis.device)
     turning = 2 * encoder.frequencies().shape[-2]
-    pairs = pair_up(order[:turning], encoder.layout)
+    pairs = interleave(order[:turning], encoder.layout)
     return basis[..., torch.cat([pairs.flatten(), order[turning:]])]
 
 

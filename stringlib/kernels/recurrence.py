@@ -207,8 +207,9 @@ def _token_by_token(
     q: Tensor, k: Tensor, u: Tensor, log_decay: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
     sums = []
-    for token in zip(*(x.split(1, -2) for x in (q, k, u, log_decay)), strict=True):
-        found, state = step(*token, state)
+    tokens = zip(*(x.split(1, -2) for x in (q, k, u, log_decay)), strict=True)
+    for one_q, one_k, one_u, one_decay in tokens:
+        found, state = step(one_q, one_k, one_u, one_decay, state)
         sums.append(found)
     return torch.cat(sums, -2), state
 

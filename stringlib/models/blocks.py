@@ -14,7 +14,7 @@ from stringlib.attention.registry import layer_options
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import did_you_mean, require_same_tokens
 from stringlib.parts import named
 from stringlib.precision import at_least_float32
