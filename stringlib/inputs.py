@@ -225,8 +225,8 @@ def _answer(ask: Callable[[], Tensor]) -> bool:
 
 
 def may_look(x: Tensor) -> bool:
-    """Return whether values can be inspected: on the CPU, outside compiled or traced code."""
-    return _looks and x.device.type == "cpu" and has_values(x) and not torch.jit.is_tracing()
+    """Return whether values can be inspected: on the CPU, outside compiled code."""
+    return _looks and x.device.type == "cpu" and has_values(x)
 
 
 def in_torch_func() -> bool:
