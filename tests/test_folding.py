@@ -342,6 +342,17 @@ def test_a_core_that_does_more_is_not_folded() -> None:
     layer.folded()
 
 
+def test_an_encoder_that_does_more_is_not_folded() -> None:
+    class Sharp(CayleySTRING):
+        def forward(self, q: Tensor, *given: Any) -> Any:
+            return super().forward(q.relu(), *given)
+
+    layer = layer_of()
+    layer.encoder = Sharp(D)
+    with pytest.raises(ValueError, match=r"encoder must have the forward of RotaryEncoder"):
+        layer.folded()
+
+
 @pytest.mark.parametrize("wrap", [torch.compile, nn.DataParallel, nn.Sequential])
 def test_blocks_that_are_wrapped_fold_or_say_what_to_do(wrap: Callable[..., Any]) -> None:
     model = LanguageModel(18, DIM, 2, HEADS, encoder="cayley").double()

@@ -115,6 +115,11 @@ def folded(layer: Any) -> Any:
             "attention must be softmax with a rotary encoder to be folded, "
             f"got {layer.extra_repr()}"
         )
+    if type(encoder).forward is not RotaryEncoder.forward:
+        raise ValueError(
+            "encoder must have the forward of RotaryEncoder to be folded, got "
+            f"{type(encoder).__name__} with its own. Override frequencies and basis instead."
+        )
     for name, module in (("encoder", encoder), ("core", core), ("shift", layer.shift)):
         if module is not None:
             require_foldable(name, module)
@@ -131,7 +136,7 @@ def folded(layer: Any) -> Any:
                 # query heads that share a key head also share its basis
                 rows = given.unflatten(0, (layer.kv_heads, -1, layer.head_dim)).unbind(1)
                 new = [encoder.fold(x.flatten(0, 1), layer.kv_heads).view_as(x) for x in rows]
-                whole = torch.stack(new, 1).view_as(given)
-                setattr(linear, part, nn.Parameter(whole, given.requires_grad))
+                weight = torch.stack(new, 1).view_as(given)
+                setattr(linear, part, nn.Parameter(weight, given.requires_grad))
     made.core.encoder = encoder.folded()
     return made
