@@ -17,6 +17,7 @@ import ast
 import io
 import tokenize
 from collections.abc import Mapping
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ def paths(part: str, root: Path = ROOT) -> list[Path]:
     return [root / f"{module}.py" for module in parts(root)[GROUND]]
 
 
+@cache
 def size(text: str) -> tuple[int, int]:
     """Return the number of lines of a file, and of those that contain code."""
     documented: set[int] = set()

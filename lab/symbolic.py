@@ -91,7 +91,7 @@ def _differ(left: Side, wrong: Side) -> bool:
     gap = sp.Matrix([left - wrong])
     symbols = sorted((s for s in gap.free_symbols if isinstance(s, sp.Symbol)), key=str)
     point = {s: k + 2 if s.is_integer else sp.Rational(k + 1, k + 3) for k, s in enumerate(symbols)}
-    sizes = [abs(entry.evalf(subs=point)) for entry in gap]
+    sizes = (abs(entry.evalf(subs=point)) for entry in gap)
     return any(size.is_comparable and size > 1e-6 for size in sizes)
 
 

@@ -241,10 +241,12 @@ def test_a_byte_that_was_expected_surprises_nobody(page: Open) -> None:
     assert cold == pytest.approx(0.881, abs=1e-3)
 
 
-def test_models_see_the_digit_as_it_is_turned(page: Open) -> None:
+def test_models_see_the_digit_as_it_is_turned(page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter turn clockwise, as the browser turns what is shown."""
     see = "async (_, {images}) => { seen.push([...images]); return {scores: {data: [1, 0]}}; }"
-    about = move.data() | {"start": [0, 0], "end": [0, 0]}
+    a_three = 3 * move.OF_A_CLASS
+    monkeypatch.setattr(move, "told_apart", lambda: (a_three, 0, 0))
+    about = move.data() | {"start": [0, 0]}
     wide, side = about["canvas"], about["side"]
     there = f"""upright => seen.find((x) => x.some(Boolean) && String(x) !== String(upright)
       && x.every((ink, i) => !ink || (i < {wide * side} && i % {wide} < {side})))"""

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
+from stringlib.testing.modes import Compiled, Mode
 from tests import thinned
+
+
+@dataclass(eq=False)
+class Call:
+    """The parameters of a case."""
+
+    params: dict[str, object]
 
 
 class Item(NamedTuple):
     """What is asked of a case."""
 
     nodeid: str
+    callspec: Call | None = None
 
     @property
     def path(self) -> Path:
@@ -36,6 +47,18 @@ def test_eight_cases_of_a_slow_test_are_quick(monkeypatch: pytest.MonkeyPatch) -
     assert all(5 <= after - before <= 8 for before, after in itertools.pairwise(places))
     assert {*kept, *left} == {*many, *few, *long}
     assert thinned.quick([*many, *few, *long]) == (kept, left)
+
+
+def test_of_a_contract_the_core_is_traced_with_four_cases() -> None:
+    def cases(words: str, core: bool, mode: Mode) -> list[Item]:
+        params = {"property": SimpleNamespace(words=words, core=core), "modes": [Mode(), mode]}
+        call = Call(params)
+        return [Item(f"tests/test_a.py::test_contract[{words}-{mode}-{n}]", call) for n in range(9)]
+
+    core, beside = cases("core", True, Compiled()), cases("beside", False, Compiled())
+    plain = cases("core", True, Mode())
+    kept, _ = thinned.quick([*core, *beside, *plain])
+    assert [sum(item in group for item in kept) for group in (core, beside, plain)] == [4, 0, 8]
 
 
 def test_what_is_named_is_there() -> None:

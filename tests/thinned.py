@@ -2,8 +2,9 @@
 
 Of a contract not every case meets every property in every mode: :func:`products`.
 The quick tier (``pytest --quick``, part of ``make test``) leaves out what :data:`LONG` names, and
-runs :data:`CASES` cases of the tests in :data:`FEW` and of each property of a contract.
-``make test-all`` runs everything.
+runs :data:`CASES` cases of the tests in :data:`FEW` and of each property of a contract. Of the
+properties it traces the core alone, with :data:`TRACES` cases each. ``make test-all`` runs
+everything.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import torch._dynamo.config
 from stringlib.testing.contract import Contract, Property
 from stringlib.testing.modes import MODES, Mode
 
+TRACED_MARK = " traced"
+
 EVERY = 4
 """Of so many properties of a case one is run blind and another one batched."""
 
@@ -25,6 +28,9 @@ TRACED = 6
 
 CASES = 8
 """So many cases of a test in :data:`FEW` are quick, spread evenly over all."""
+
+TRACES = 4
+"""So many cases of a core property are traced in the quick tier, spread evenly over all."""
 
 FEW = {
     "test_features.py": (
@@ -80,6 +86,9 @@ LONG = {
     "test_interop_models.py": "as test_interop.py",
     "test_bring_your_own.py": "trains by the commands of a page",
     "test_live.py": "works with each living figure; test_page_programs.py computes what they show",
+    "test_ledger.py::test_the_project_has_no_orphan": "`make test` runs the command itself",
+    "test_book_recorded.py::test_a_name_that_somebody_adds_changes_no_digest_of_the_build":
+        "reads the code of a study three times",
     "test_pdf.py": "prints with Chromium",
     "test_report.py": "prints with Chromium",
     "test_study_cluster.py": "starts a cluster of processes",
@@ -116,8 +125,9 @@ LONG = {
 def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Split the cases of all tests into those of the quick tier and the rest.
 
-    A property of a contract counts as a test, and as another one where it is traced. Which cases
-    are quick depends on the name of the test alone: they stay the same from run to run.
+    A property of a contract counts as a test, and as another one where it is traced: a property
+    beside the core is traced in the long tier alone. Which cases are quick depends on the name of
+    the test alone: they stay the same from run to run.
     """
     kept, groups = set[pytest.Item](), dict[str, list[pytest.Item]]()
     for item in items:
@@ -126,15 +136,17 @@ def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.
         if LONG.keys() & {file, f"{file}::{name}"}:
             continue
         if call is not None and "property" in call.params:
+            property = call.params["property"]
             traced = not all(mode.cheap for mode in call.params["modes"])
-            whole += f" {call.params['property'].words}{' traced' * traced}"
-            groups.setdefault(whole, []).append(item)
+            if property.core or not traced:
+                whole += f" {property.words}{TRACED_MARK * traced}"
+                groups.setdefault(whole, []).append(item)
         elif name in FEW.get(file, ()):
             groups.setdefault(whole, []).append(item)
         else:
             kept.add(item)
     for name, group in groups.items():
-        count = min(CASES, len(group))
+        count = min(TRACES if name.endswith(TRACED_MARK) else CASES, len(group))
         first = zlib.crc32(name.encode()) % -(-len(group) // count)
         kept |= {group[(first + i * len(group) // count) % len(group)] for i in range(count)}
     return [i for i in items if i in kept], [i for i in items if i not in kept]

@@ -490,13 +490,13 @@ def redrawn_means(
         for of, (name, colour) in looks.items()
     ]  # fmt: skip
     weights, estimates = (significant(found[of], 2)[-1] for of in looks)
-    ticks = [1, 4, 16, 64, 256, 1024, 4096]
+    ticks = [1, 4, 16, 64, 256, 1024]
     errors = [0.003, 0.01, 0.03, 0.1, 0.3, 1]
     axes = layout(
         height=360,
         title_text=f"after {draws[-1]:,} draws: {weights:g} and {estimates:g}",
         xaxis=axis(
-            "number of draws of W", -0.1, 3.72, type="log", tickvals=ticks,
+            "number of draws of W", -0.1, 3.42, type="log", tickvals=ticks,
             ticktext=[f"{n:,}" for n in ticks],
         ),
         yaxis=axis(
