@@ -83,8 +83,8 @@ def _counts(path: Path, name: list[str]) -> bool:
     """Return whether a module is of this package, or of somebody who uses it."""
     if name[0] == "lab":
         return name[1] not in CHANGES_NOTHING or name[-1] in COMPUTES
-    installed = {"site-packages", "dist-packages"} & {*path.parts}
-    installed = installed or path.is_relative_to(Path(get_path("stdlib")).resolve())
+    library = path.is_relative_to(Path(get_path("stdlib")).resolve())
+    installed = library or not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
     return path.suffix == ".py" and (name[0] == "stringlib" or not installed)
 
 
