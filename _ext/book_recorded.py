@@ -2,7 +2,7 @@
 
 Pages name the command that made what they show, ``python results/NAME.py``. Below the first
 place of each on a page the built page says if its record was made by other code than that of now,
-or does not tell: see :func:`lab.train.code.is_same`. Where ``tools/first_steps.py`` has compared
+or does not tell: see :func:`lab.train.code.code_of`. Where ``tools/first_steps.py`` has compared
 both codes, it says how far apart they were.
 """
 
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,53 +21,31 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
 from lab.records import read_record
-from lab.train.code import is_same
+from lab.train.code import code_of, digest
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 COMMAND = re.compile(r"python results/(\w+)\.py")
 EXPLAINED = "book/running", "repeat-a-recorded-study"
-SAYS = {
-    False: "recorded with other code than today's",
-    None: "does not tell whether its code was today's",
-}
-"""Answer of ``is_same`` → what the line says; a record of the code of now has none."""
+OTHER = "recorded with other code than today's"
+UNKNOWN = "does not tell whether its code was today's"
 
 
 @cache
-def asked() -> subprocess.Popen[str]:
-    """Begin to compute the digests of all studies, in a process where no registry is added to."""
-    program = (
-        "import importlib, json, sys; studies = {n: importlib.import_module(f'results.{n}').STUDY "
-        "for n in sys.argv[1:]}; print(json.dumps({n: s.code for n, s in studies.items()}))"
-    )
-    words = [sys.executable, "-c", program, *sorted(path.stem for path in RESULTS.glob("*.py"))]
-    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-
-@cache
-def codes() -> dict[str, str]:
-    """Return study → digest of its code.
-
-    Raises:
-        RuntimeError: If a study cannot be imported; why is in the output of the build.
-    """
-    said, _ = asked().communicate()
-    if asked().returncode:
-        raise RuntimeError("results: expected every study to be importable, got the error above")
-    found: dict[str, str] = json.loads(said)
-    return found
+def code(name: str) -> str:
+    """Return the digest of a study's code as it is now."""
+    return digest(code_of(RESULTS / f"{name}.py"))
 
 
 @cache
 def mark(name: str) -> tuple[str, str] | None:
     """Return what is said of a study's record, and its commit; None if it is of the code of now."""
     record = read_record(RESULTS / f"{name}.json")
-    same = is_same(record.get("code"), codes()[name])
-    if same:
+    told = record.get("code")
+    if told == code(name):
         return None
     commits = ", ".join(commit[:7] for commit in record["commit"].split("; "))
-    return SAYS[same] + compared(name), commits
+    return (UNKNOWN if told is None else OTHER) + compared(name), commits
 
 
 def compared(name: str) -> str:
@@ -77,7 +53,7 @@ def compared(name: str) -> str:
     path = RESULTS / "first_steps.json"
     found = json.loads(path.read_text(encoding="utf8")) if path.exists() else {}
     told = found.get(name)
-    if told is None or told["code"] != codes()[name]:
+    if told is None or told["code"] != code(name):
         return ""
     largest = told["largest"]
     how = f"numbers at most {largest:g} apart" if largest else "the same numbers"
@@ -119,8 +95,6 @@ class MarkRecords(SphinxPostTransform):
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the transform, and begin with what it needs: the digests take some seconds."""
-    asked()
-    app.connect("env-updated", lambda *_: codes() and None)  # here: a child cannot wait for it
+    """Register the transform."""
     app.add_post_transform(MarkRecords)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from sphinx.application import Sphinx
 
 from _ext import book_recorded
 
-NOW = "{}.{} 0123456789ab".format(*sys.version_info[:2])
-CODES = {"same": NOW, "other": NOW.replace("ab", "cd"), "old": None, "foreign": "2.7 0123456789ab"}
+NOW, BEFORE = "0123456789ab", "0123456789cd"
+CODES = {"same": NOW, "other": BEFORE, "old": None, "two": f"{NOW}; {BEFORE}"}
 PAGE = """
 Chapter
 =======
@@ -43,8 +42,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     book_recorded.mark.cache_clear()
     monkeypatch.setitem(sys.modules, "book_recorded", book_recorded)
     monkeypatch.setattr(book_recorded, "RESULTS", tmp_path)
-    monkeypatch.setattr(book_recorded, "asked", lambda: None)
-    monkeypatch.setattr(book_recorded, "codes", lambda: dict.fromkeys(CODES, NOW))
+    monkeypatch.setattr(book_recorded, "code", lambda name: NOW)
     record = dict.fromkeys(("command", "seeds", "hardware", "versions", "data"), "")
     record["commit"] = "aaaaaaaaaaaa; bbbbbbbbbbbb"
     for name, code in CODES.items():
@@ -79,13 +77,13 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_records_of_other_code_are_marked_once_below_their_first_command(page) -> None:
-    """In the order of a block; one of another Python is not said to be of other code."""
-    lines = page("other", "same", "old", "foreign")
+    """In the order of a block; a record of two codes is of other code if one of them is."""
+    lines = page("other", "same", "old", "two")
     marks = [i for i, line in enumerate(lines) if line.split(": ")[-1] in (OTHER, UNKNOWN)]
-    told = [f"other.json: {OTHER}", f"old.json: {UNKNOWN}", f"foreign.json: {UNKNOWN}"]
+    told = [f"other.json: {OTHER}", f"old.json: {UNKNOWN}", f"two.json: {OTHER}"]
     assert [lines[i] for i in marks] == told
     assert lines[marks[0] - 1] == "The study, python results/other.py, was run."
-    assert lines[marks[1] - 1] == "python results/foreign.py --seeds 5"
+    assert lines[marks[1] - 1] == "python results/two.py --seeds 5"
     assert lines[marks[2] + 1] == "After."
     assert not [line for line in lines if "same.json" in line]
 
@@ -95,27 +93,12 @@ def test_the_page_that_explains_the_mark_has_none(page) -> None:
     assert not [line for line in lines if ".json" in line]
 
 
-def test_a_name_that_somebody_adds_changes_no_digest_of_the_build(tmp_path, monkeypatch) -> None:
-    from results import vision
-    from stringlib import ENCODERS
-
-    before = vision.STUDY.code
-    monkeypatch.setitem(ENCODERS, "mine", type("Mine", (), {"turn": lambda self, x: x}))
-    assert vision.STUDY.code != before
-    (tmp_path / "vision.py").touch()
-    monkeypatch.setattr(book_recorded, "RESULTS", tmp_path)  # one study for all
-    monkeypatch.setattr(book_recorded, "asked", cache(book_recorded.asked.__wrapped__))
-    book_recorded.codes.cache_clear()
-    assert book_recorded.codes() == {"vision": before}
-    book_recorded.codes.cache_clear()
-
-
 @pytest.mark.parametrize(
     ("largest", "code", "end"),
     [
         (0.0, NOW, "; after 5 steps both report the same numbers"),
         (2e-7, NOW, "; after 5 steps both report numbers at most 2e-07 apart"),
-        (2e-7, "3.0 of another day", ""),
+        (2e-7, BEFORE, ""),
     ],
 )
 def test_what_both_codes_do_at_first_is_said(page, tmp_path, largest, code, end) -> None:

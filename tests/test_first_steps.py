@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -46,8 +44,6 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(first_steps, "ROOT", tmp_path)
     monkeypatch.setattr(first_steps, "RESULTS", results)
     monkeypatch.setattr(first_steps, "FOUND", results / "first_steps.json")
-    study = SimpleNamespace(STUDY=SimpleNamespace(code="new"))
-    monkeypatch.setitem(sys.modules, "results.it", study)
     return results
 
 
@@ -55,7 +51,7 @@ def test_both_codes_run_and_the_largest_difference_is_kept(tree: Path) -> None:
     first_steps.main(["--steps", "3"])
     (found,) = json.loads((tree / "first_steps.json").read_text(encoding="utf8")).values()
     assert (found["largest"], found["where"], found["cells"]) == (0.01, "free", "2 of 3")
-    assert (found["code"], found["steps"]) == ("new", 3)
+    assert (found["code"], found["steps"]) == (first_steps.code_now("it"), 3)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ def test_a_record_says_how_to_repeat_it(path):
     assert {"machine", "processor", "threads", "cuda"} <= record["hardware"].keys()
     assert {"python", "torch"} <= record["versions"].keys()
     assert record["wall_s"] > 0
-    assert re.fullmatch(r"3\.\d+ [0-9a-f]{12}", record.get("code", "3.11 0123456789ab"))
+    if (ROOT / "results" / f"{path.stem}.py").exists():  # a study, with a digest for each commit
+        assert re.fullmatch(r"[0-9a-f]{12}(; [0-9a-f]{12})*", record["code"])
     words = shlex.split(record["command"])
     assert words[0] in ("python", "make")
     if words[0] == "python" and words[1] != "-m":

@@ -1,6 +1,5 @@
 """Studies of many runs: interrupted, gone wrong, changed, started twice."""
 
-import dataclasses
 import importlib
 import os
 import re
@@ -111,7 +110,7 @@ def test_a_study_ends_in_a_record_of_its_cells_as_they_stand(study, output, caps
     study.main(words_for(output))
     assert "6 runs to do, 0 done" in capsys.readouterr().out
     assert data(output) == EXPECTED
-    assert read_record(output)["code"] == study.STUDY.code == digest(code_of(run=study.run))
+    assert read_record(output)["code"] == digest(code_of(SCRIPT))
     assert list(data(output)["cells"]) == ["b", "a"]  # as defined, not as the alphabet
     assert not runs_of(output).exists()
     record = read_record(output)
@@ -158,15 +157,17 @@ def noted(model, generator):
     return model.number * torch.rand((), generator=generator)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.2])
+@pytest.mark.parametrize("same", [True, False])
 def test_a_run_that_was_stopped_on_its_way_goes_on_unless_its_code_changed(
-    output, monkeypatch, tmp_path, rate
+    output, monkeypatch, tmp_path, same
 ):
     diary = tmp_path / "diary"
     monkeypatch.setenv("DIARY", str(diary))
     run = Training(One, noted, lambda model: {"number": model.number.item()}, rates=0.1)
     words = [*words_for(output), "--seeds", "1"]
-    study = Study(SCRIPT, "About.", {"a": {}}, run, steps=9)
+    script = tmp_path / "own_study.py"
+    script.write_text("RATE = 0.1", encoding="utf8")
+    study = Study(script, "About.", {"a": {}}, run, steps=9)
     with pytest.raises(SystemExit):
         study.main(words)
     (file,) = runs_of(output).rglob("*.pt")
@@ -175,8 +176,8 @@ def test_a_run_that_was_stopped_on_its_way_goes_on_unless_its_code_changed(
     earlier = {**state["made"][0], "commit": "aaaaaaa"}
     torch.save({**state, "wall_s": 1000.0, "made": [earlier]}, file)
 
-    run, same = dataclasses.replace(run, rates=rate), rate == 0.1
-    dataclasses.replace(study, run=run).main(words)
+    script.write_text("RATE = 0.1  # as ever" if same else "RATE = 0.2", encoding="utf8")
+    study.main(words)
     assert diary.stat().st_size == (9 if same else 5 + 9)
     record = read_record(output)
     (found,) = record["data"]["cells"]["a"]["runs"]
@@ -255,21 +256,22 @@ def test_a_second_process_is_refused_while_the_first_runs(study, output):
         ({"cells": {**CELLS, "a": {"scale": 4}}}, 1),
         ({"cells": {"a": CELLS["a"], "c": {"scale": 2}}}, 1),
         ({"steps": 6}, 2),
-        ({"run": lambda seed, steps, scale, sizes=(): {"x": 2.5}}, 2),
+        ({"script": __file__}, 2),
     ],
 )
 def test_runs_of_another_study_are_not_taken_for_done(output, capsys, change, todo):
-    told = {"cells": CELLS, "run": lambda seed, steps, scale, sizes=(): {"x": 1.5}, "steps": 5}
+    told = {"script": SCRIPT, "about": "About.", "cells": CELLS, "steps": 5}
+    told["run"] = lambda seed, steps, scale, sizes=(): {"x": 1.5}
     words = [*words_for(output), "--seeds", "1"]
     for each in (told, {**told, **change}):
         output.unlink(missing_ok=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(shutil, "rmtree", lambda path: None)  # as if it had not come to an end
-            Study(SCRIPT, "About.", **each).main(words)
+            Study(**each).main(words)
     out = capsys.readouterr().out
     assert f"{todo} runs to do, {2 - todo} done" in out.partition("written")[2]
-    other = "2 runs in .*study.runs are of other code and do not count: .*is of other code: .*run"
-    assert bool(re.search(other, out)) == ("run" in change)
+    other = "2 runs in .*study.runs are of other code and do not count: .*other code: .*study was"
+    assert bool(re.search(other, out)) == ("script" in change)
 
 
 def test_some_cells_alone_leave_no_record_until_none_is_missing(study, output):

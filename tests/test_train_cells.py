@@ -147,12 +147,12 @@ def test_names_of_a_module_are_known_to_options_help_and_model(module, capsys):
     assert "own" in text
 
 
-def test_a_name_that_is_added_or_changed_leaves_the_runs_of_others(module, monkeypatch, capsys):
+def test_a_name_that_is_added_or_changed_leaves_the_runs_of_others(module, capsys):
     words = [*RECALL, "--folder", "runs", "--encoder"]
     assert main([*words, "none,rope"]) == 0
     before = [(module / "runs" / "softmax+rope" / "seed-0" / "checkpoint.pt").stat().st_mtime_ns]
     assert main([*words, "none,rope,mine", "--import", "my_module"]) == 0
-    monkeypatch.setattr(sys.modules["my_module"], "SPEED", 3)
+    (module / "my_module.py").write_text(MODULE.replace("SPEED = 2", "SPEED = 3"), encoding="utf8")
     assert main([*words, "none,rope", "--import", "my_module"]) == 0
     after = [(module / "runs" / "softmax+rope" / "seed-0" / "checkpoint.pt").stat().st_mtime_ns]
     assert before == after

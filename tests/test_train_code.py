@@ -1,71 +1,30 @@
 """A run is of the code that it was made with: what counts as other code, and what it is told as."""
 
+import importlib
+import linecache
 import sys
-from types import ModuleType
+from pathlib import Path
 
 import pytest
-import torch
 from torch import nn
 
-from lab.tasks import Task
 from lab.train import Settings, fit
-from lab.train.code import code_of, digest, is_same
+from lab.train.code import code_of, digest
 
-SETTINGS = Settings(steps=3, batch_size=2)
 OWN = '''
-import functools
 import torch
-from torch import nn
-import own_helpers
+from lab.tasks import Task
 
-GAIN = 0.5
-TABLE = {"a": [1, 2], "b": (3,)}
-TENSOR = torch.arange(3.0)
-
-def helper(x, power=2):
-    return x**power
-
-class Base(nn.Module):
-    """Turns nothing."""
-
-    shift = 0.25
-
-    def before(self, x):
-        return x + self.shift
-
-def scaled(by):
-    def scale(x):
-        return by * x
-
-    return scale
-
-class Own(Base):
+class Own(torch.nn.Linear):
     """Scale what it gets."""
 
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Linear(3, 2)
-        self.last = scaled(1.5)
-
-    @property
-    def slope(self):
-        return GAIN
-
-    @staticmethod
-    def bend(x):
-        return x.tanh()
-
-    @functools.cached_property
-    def table(self):
-        return len(TABLE) + TENSOR.sum()
-
     def forward(self, x: torch.Tensor):
-        """Return two numbers."""
-        # as ever
-        x = self.before(x) * self.slope + helper(x) + own_helpers.more(x)
-        return self.last(self.weight(self.bend(x) + 0 * self.table))
+        from own_helpers import more  # as ever
+        return super().forward(more(x))
 
 class Sums(Task):
+    size: int = 3
+
     def batch(self, size, generator):
         x = torch.randn(size, 3, generator=generator)
         return x, (x.sum(-1) > 0).long()
@@ -74,126 +33,79 @@ class Sums(Task):
         return {"test": iter([self.batch(4, torch.Generator().manual_seed(7))])}
 
     def model(self):
-        return Own()
-
-def run(seed, steps, size=1):
-    return {"scores": fit(Own(), Sums(), seed)}
+        return Own(3, 2)
 '''
-HELPERS = "def more(x):\n    return 2 * x\n\ndef unused(x):\n    return x\n"
+HELPERS = "GAIN = 2\n\ndef more(x):\n    return GAIN * x\n"
+SAME = ("Scale what it gets. -> More", "  # as ever -> \n", "x: torch.Tensor -> x", "int -> float")
+STUDY = r"""
+def run(f: int = 0x10) -> str:
+    from parts import Wide, only
+    return f"{f!r:>{f}} {{}} {f=}" "a\N{BULLET}" u"b" if (g := -f) else [*(1e-5, 2j, b"c")]
+"""
 
 
-def load(monkeypatch, *changes):
-    """Return the reader's own module after changes of its source, ``"old -> new"``."""
-    own, helpers = OWN, HELPERS
-    for old, new in (change.split(" -> ") for change in changes):
-        assert (own + helpers).count(old) == 1, old
-        own, helpers = own.replace(old, new), helpers.replace(old, new)
-    made = {}
-    for name, source in (("own_helpers", helpers), ("own", own)):
-        made[name] = module = ModuleType(name)
-        monkeypatch.setitem(sys.modules, name, module)
-        vars(module).update({"Task": Task, "fit": fit} if name == "own" else {})
-        exec(compile(source, "<cell>", "exec"), vars(module))
-    return made["own"]
-
-
-SAME = (
-    "Scale what it gets. -> Another word on it.",
-    '    """Turns nothing."""\n -> \n',
-    "        # as ever\n -> \n\n        # not as ever\n",
-    "x: torch.Tensor -> x",
-    "return x\n -> return -x\n",  # a helper that nobody calls
-)
-OTHER = {
-    "x.tanh() -> x.sin()": "own.Own.bend",
-    "return GAIN -> return 2 * GAIN": "own.Own.slope",
-    "GAIN = 0.5 -> GAIN = 0.75": "own.GAIN was 0.5, is 0.75",
-    "return x**power -> return x**power + 1": "own.helper",
-    "power=2 -> power=3": r"own.helper\(power\) was 2, is 3",
-    "self.shift\n -> self.shift * 3\n": "own.Base.before",
-    "shift = 0.25 -> shift = 0.5": "own.Base.shift was 0.25, is 0.5",
-    "by * x -> by + x": "own.scaled.<locals>.scale",
-    "scaled(1.5) -> scaled(2.5)": "own.Own.__init__",
-    "[1, 2] -> [1, 7]": "own.TABLE",
-    "len(TABLE) -> 2 * len(TABLE)": "own.Own.table",
-    "arange(3.0) -> ones(3)": "own.TENSOR was data",
-    "return 2 * x -> return 3 * x": "own_helpers.more",
-    "x.sum(-1) > 0 -> x.sum(-1) > 0.5": "own.Sums.batch",
-}
-
-
-@pytest.fixture
-def own(monkeypatch, tmp_path):
-    """The reader's own module, with a run of it in the folder."""
-    module = load(monkeypatch)
-    go_on(module, tmp_path)
-    return module
-
-
-def go_on(own, folder):
-    return fit(own.Own(), own.Sums(), SETTINGS, folder=folder)
+def load(monkeypatch, folder, change="x -> x"):
+    """Return the reader's own module, imported again after a change of its source."""
+    for name, source in (("own", OWN), ("own_helpers", HELPERS)):
+        (folder / f"{name}.py").write_text(source.replace(*change.split(" -> ")), encoding="utf8")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(folder)
+    return importlib.import_module("own")
 
 
 @pytest.mark.parametrize("change", SAME)
-def test_words_about_code_and_code_that_nobody_calls_change_nothing(monkeypatch, change):
-    before, after = load(monkeypatch), load(monkeypatch, change)
-    assert code_of(m=before.Own(), t=before.Sums()) == code_of(m=after.Own(), t=after.Sums())
+def test_words_about_code_change_nothing(monkeypatch, tmp_path, change):
+    before, after = (code_of(load(monkeypatch, tmp_path, c).Sums()) for c in ("x -> x", change))
+    assert before == after
+    assert {"own", "own_helpers", "lab.tasks.task"} <= before.keys()
 
 
-@pytest.mark.parametrize(("change", "named"), OTHER.items())
-def test_a_run_of_other_code_is_refused_and_the_change_is_named(
-    monkeypatch, tmp_path, own, change, named
-):
-    go_on(load(monkeypatch), tmp_path)  # a new session
-    own = load(monkeypatch, change)
-    model = own.Own()
-    before = model.weight.weight.clone()
-    with pytest.raises(ValueError, match=rf"other code: .*{named}.*choose another folder, or st"):
-        fit(model, own.Sums(), SETTINGS, folder=tmp_path)
-    assert torch.equal(model.weight.weight, before)
-    fit(model, own.Sums(), SETTINGS, folder=tmp_path, resume=False)
+@pytest.mark.parametrize("change", ["super() -> -super()", "GAIN = 2 -> GAIN = 3"])
+def test_a_run_of_other_code_is_refused_and_the_module_is_named(monkeypatch, tmp_path, change):
+    settings = Settings(steps=3, batch_size=2)
+    for _ in range(2):  # two sessions
+        task = load(monkeypatch, tmp_path).Sums()
+        fit(task.model(), task, settings, folder=tmp_path)
+    task = load(monkeypatch, tmp_path, change).Sums()
+    named = "own_helpers" if "GAIN" in change else "own"
+    with pytest.raises(ValueError, match=f"other code: {named} was .*choose another folder, or st"):
+        fit(task.model(), task, settings, folder=tmp_path)
+    fit(task.model(), task, settings, folder=tmp_path, resume=False)
 
 
-def test_a_function_that_a_model_or_a_sweep_is_given_counts(monkeypatch):
-    class Given(nn.Module):
-        def __init__(self, f):
-            super().__init__()
-            self.f = f
-
-        def forward(self, x):
-            return self.f(x)
-
-    sine, doubled = (code_of(model=nn.Sequential(Given(f))) for f in (torch.sin, lambda x: 2 * x))
-    assert sine != doubled != code_of(model=nn.Sequential(Given(lambda x: 3 * x)))
-    runs = [code_of(run=load(monkeypatch, *c).run) for c in ((), (), ("tanh -> sin",))]
-    assert runs[0] == runs[1] != runs[2]
+def test_a_function_that_a_model_holds_counts():
+    model = nn.Sequential(nn.Identity())
+    model[0].bend = lambda x: 2 * x
+    assert Path(__file__).stem in {name.rpartition(".")[2] for name in code_of(model)}
 
 
-def test_what_a_function_closes_over_counts_and_the_order_of_a_set_does_not(monkeypatch):
-    scaled = load(monkeypatch).scaled
-    assert code_of(f=scaled(1.5)) == code_of(f=scaled(1.5)) != code_of(f=scaled(2.5))
-    assert code_of(x={0, 8}) == code_of(x={8, 0}) != code_of(x={0, 7})
-    assert repr({0, 8}) != repr({8, 0})
+def test_a_study_is_its_file_and_what_it_imports_the_same_with_every_python(tmp_path):
+    (tmp_path / "parts").mkdir()
+    for name, source in {
+        "study": STUDY,
+        "parts/__init__": "from parts.wide import Wide\nfrom parts.unused import other\n",
+        "parts/wide": "import math\nfrom .narrow import *",
+        **dict.fromkeys(("parts/only", "parts/unused", "parts/narrow"), "import torch"),
+    }.items():
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf8")
+    code = code_of(tmp_path / "study.py")
+    assert list(code) == ["parts.narrow", "parts.only", "parts.wide", "study"]
+    assert digest(code) == "d0c92d49e5d9"
 
 
-def test_a_record_is_of_this_code_of_other_code_or_does_not_tell(monkeypatch):
-    now, other = (digest(code_of(run=load(monkeypatch, *c).run)) for c in ((), ("tanh -> sin",)))
-    assert [is_same(told, now) for told in (now, other, None)] == [True, False, None]
-    monkeypatch.setattr(sys, "version_info", (3, 99, 1, "final", 0))
-    assert is_same(now, digest(code_of(run=load(monkeypatch).run))) is None
+def test_what_keeps_and_shows_is_no_code_of_a_run():
+    code = code_of(Path(__file__).parents[1] / "results" / "mnist.py")
+    assert {"stringlib.encoders.rope", "lab.train.fitting", "mnist"} < code.keys()
+    assert not {"lab.train.study", "lab.records", "stringlib.interop.foldable"} & code.keys()
 
 
-def test_the_package_s_own_code_counts_to_the_kernels(monkeypatch):
-    from stringlib.encoders import rotary
-    from stringlib.models import LanguageModel
-
-    model = LanguageModel(11, 8, 1, 2, "rope")
-    before = code_of(model=model)
-    monkeypatch.setattr(rotary, "rotate_pairs", lambda *_: None)
-    assert before != code_of(model=model)
-
-
-def test_a_run_of_another_python_is_not_said_to_be_of_other_code(monkeypatch, tmp_path, own):
-    monkeypatch.setattr("platform.python_version_tuple", lambda: ("3", "99", "1"))
-    with pytest.raises(ValueError, match=r"of another Python: version was 3\.\d+, is 3\.99;"):
-        go_on(own, tmp_path)
+def test_in_a_notebook_the_cell_of_a_class_counts(monkeypatch):
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    codes = []
+    for file, power in (("<cell 1>", 2), ("<cell 2>", 2), ("<cell 3>", 3)):
+        cell = f"class Own:\n    def forward(self, x):\n        return x**{power}  # {file}\n"
+        monkeypatch.setitem(linecache.cache, file, (len(cell), None, cell.splitlines(True), file))
+        exec(compile(cell, file, "exec"), space := {"__name__": "__main__"})
+        codes.append(code_of(space["Own"]()))
+    assert codes[0] == codes[1] != codes[2]
+    assert list(codes[0]) == ["Own"]

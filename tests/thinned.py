@@ -59,7 +59,6 @@ FEW = {
         "test_biases_of_any_range",
         "test_values_and_gradients_across_the_edges_of_tiles",
     ),
-    "test_train_code.py": ("test_a_run_of_other_code_is_refused_and_the_change_is_named",),
     "test_train_trouble.py": ("test_what_is_no_checkpoint_is_named_and_left",),
     "test_universality.py": ("test_planes_and_frequencies_are_found_again",),
 }

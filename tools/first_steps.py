@@ -13,7 +13,6 @@ found stands in ``results/first_steps.json``, and on the pages beside the record
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import subprocess
@@ -27,7 +26,7 @@ from typing import Any
 from lab.console import allow_every_letter
 from lab.files import whole
 from lab.records import read_record
-from lab.train.code import is_same
+from lab.train.code import code_of, digest
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -59,15 +58,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def code_now(name: str) -> str:
     """Return the digest of a study's code as it is now."""
-    code: str = importlib.import_module(f"results.{name}").STUDY.code
-    return code
+    return digest(code_of(RESULTS / f"{name}.py"))
 
 
 def of_other_code() -> list[str]:
     """Return the studies whose record is not known to be of the code of now."""
     names = sorted(path.stem for path in RESULTS.glob("*.py"))
     codes = {name: read_record(RESULTS / f"{name}.json").get("code") for name in names}
-    return [name for name in names if not is_same(codes[name], code_now(name))]
+    return [name for name in names if codes[name] != code_now(name)]
 
 
 def compare(name: str, commit: str, steps: int) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from tqdm import tqdm
 from lab.console import allow_every_letter
 from lab.files import locked
 from lab.tasks import Task, make_task
-from lab.train.checkpoint import REGISTRIES
 from lab.train.code import code_of, digest
 from lab.train.fitting import fit
 from lab.train.hardware import first_writes, make_fabric
@@ -53,7 +52,7 @@ def _run(options: Options, command: str) -> None:
         cells = train_all(options, task, fabric, say)
         if fabric.is_global_zero:
             models = [task.model(**cell.told) for cell in options.cells.values()]
-            code = digest(code_of(*REGISTRIES, fit=fit, task=task, models=models))
+            code = digest(code_of(fit, task, *models))
             report(cells, options.task, task, folder, command, options.baseline, code)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import platform
 import warnings
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,18 +15,12 @@ from torch import nn
 
 from lab.files import whole
 from lab.tasks.task import Task
-from lab.train.code import brief, code_of
 from lab.train.settings import Settings
-from stringlib.attention.registry import FEATURES, WEIGHTS
-from stringlib.encoders.registry import BIASES, ENCODERS
 
 About = Mapping[str, Mapping[Any, Any]]
 
 FREE = ("checkpoint_every",)
 """Settings that may change when a run goes on, for they alter no number."""
-
-# names of all that there is: what a model is made of is in the model
-REGISTRIES = (BIASES, ENCODERS, FEATURES, WEIGHTS)
 
 KINDS = {
     "settings": "other settings",
@@ -34,7 +28,6 @@ KINDS = {
     "shapes": "another model",
     "parts": "another model",
     "cell": "another cell",
-    "python": "another Python",
     "code": "other code",
 }
 """What is compared, where a run has it → what a run is of that differs in it."""
@@ -125,19 +118,17 @@ def describe(
         model: The model.
         task: The task.
         settings: How to train.
-        code: That of the training, as from :func:`~lab.train.code.code_of`.
+        code: That of training, model and task, as from :func:`~lab.train.code.code_of`.
     """
     about = {k: v for k, v in vars(task).items() if k[0] != "_"}
     plain = (bool, int, float, str, tuple, type(None), torch.Tensor)
-    told = {k: brief(v) for k, v in about.items() if isinstance(v, plain)}
+    told = {k: _brief(v) for k, v in about.items() if isinstance(v, plain)}
     return {
         "settings": {k: v for k, v in asdict(settings).items() if k not in FREE},
         "task": {"class": type(task).__name__, **told},
         "shapes": {k: tuple(v.shape) for k, v in model.state_dict().items()},
         "parts": dict(enumerate(repr(model).splitlines())),
-        "python": python(),
-        # a name that somebody adds, or another one's encoder, is not this model's code
-        "code": {**code, **code_of(*REGISTRIES, model=model, task=task)},
+        "code": dict(code),
     }
 
 
@@ -146,9 +137,16 @@ def folder_of(name: str) -> str:
     return name.replace(" ", "+")
 
 
-def python() -> dict[str, str]:
-    """Return the version of Python, whose code that of a run is."""
-    return {"version": ".".join(platform.python_version_tuple()[:2])}
+def _brief(value: Any) -> str:
+    """Return a value in words; of data their shape and a checksum."""
+    if isinstance(value, tuple):
+        return f"({', '.join(_brief(part) for part in value)})"
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    if value.is_meta or value.layout != torch.strided:
+        return f"data of shape {tuple(value.shape)}"
+    values = value.detach().cpu().flatten().contiguous().view(torch.uint8).numpy().data
+    return f"data of shape {tuple(value.shape)} with checksum {zlib.crc32(values):08x}"
 
 
 def _difference(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> str:

@@ -1,276 +1,140 @@
-"""What code a run is: a digest of each function and class that it may call, and their constants."""
+"""What code a run is: a digest of the source of each module that the run computes with."""
 
 from __future__ import annotations
 
-import dis
-import functools
+import ast
 import hashlib
-import inspect
-import os
+import linecache
 import sys
-import sysconfig
-import zlib
 from collections.abc import Iterator, Mapping
-from enum import Enum
+from functools import cache
 from pathlib import Path
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from sysconfig import get_path
+from types import FunctionType
 from typing import Any
 
-import torch
 from torch import nn
 
-Parts = Iterator[tuple[str, Any]]
-
-PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, Enum)
-COLLECTIONS = (list, tuple, set, frozenset)
-WRAPPERS = {
-    staticmethod: ("__func__",),
-    classmethod: ("__func__",),
-    MethodType: ("__func__", "__self__"),
-    functools.partial: ("func", "args", "keywords"),
-    property: ("fget", "fset"),
-    functools.cached_property: ("func",),
-    type(functools.cache(len)): ("__wrapped__",),
-}
-"""What wraps functions → the attributes in which they are."""
-CHANGES_NOTHING = ("explore", "files", "records", "train")
+ROOT = Path(__file__).resolve().parents[2]
+CHANGES_NOTHING = ("console", "explore", "files", "records", "train")
 """Parts of the laboratory that keep, show and report; all of ``train`` but what computes."""
 COMPUTES = ("loop", "fitting", "learn", "evaluate", "optimizer", "settings")
-INNER = vars(nn.Module()).keys() - {"_modules"}
-UNSEEN = {"__doc__", "__firstlineno__", "__static_attributes__", "__module__", "__qualname__"}
+LEFT_OUT = ("annotation", "returns", "type_comment", "kind", "ctx")
+"""Fields of a syntax tree that change no number."""
 
 
-def code_of(*left_out: Any, **things: Any) -> dict[str, str]:
-    """Return what some models, tasks and functions do, as far as Python's own code says it.
+def code_of(*things: Any) -> dict[str, str]:
+    """Return a digest of each module that contains some things, or that these modules import.
 
-    Followed are methods, base classes, attributes of objects, and whatever a function names: other
-    functions, classes and constants, in its own module or another. It is what the interpreter runs,
-    so it makes no difference whether a class stands in a file, in a notebook or was changed since;
-    docstrings, comments and annotations are not in it. It ends at installed packages, whose
-    versions a record tells, and does not follow an ``import`` inside a function.
+    Comments, docstrings, annotations and blank lines change no digest, and neither does the version
+    of Python. Imports inside functions count; installed packages do not. In a notebook, the cell
+    that defines a class or function takes the place of its module. Its imports and the functions
+    that it calls in other cells do not count.
 
     Args:
-        *left_out: What not to look into.
-        **things: What to look into, each by a name for it.
-
-    Returns:
-        Name → digest of a function, or a value in words.
+        *things: Files, functions, and objects, such as models and tasks.
     """
     found: dict[str, str] = {}
-    seen: dict[int, Any] = {}  # keeps alive what it knows by number
-    todo = list(things.items())
+    todo: list[Path] = []
+    for part in {part for thing in things for part in _parts(thing)}:
+        if isinstance(part, Path):
+            todo.append(part.resolve())
+        elif file := getattr(sys.modules.get(part.__module__), "__file__", None):
+            todo.append(Path(file).resolve())
+        elif part.__module__ == "__main__":
+            found[part.__qualname__], _ = _read(_cell(part))
     while todo:
-        name, thing = todo.pop()
-        if any(thing is one for one in left_out):
-            continue
-        told, parts = _look(name, thing)
-        if found.get(name, told) != told:  # of two modules with one name
-            told = _digest(found[name] + told)
-        found[name] = told
-        if id(thing) not in seen:
-            seen[id(thing)] = thing
-            todo += parts
+        path = todo.pop()
+        root = next(folder for folder in path.parents if not (folder / "__init__.py").exists())
+        name = ".".join(path.relative_to(root).with_suffix("").parts)
+        if name not in found and _counts(path, name.split(".")):
+            found[name], imports = _read(path.read_text(encoding="utf8"))
+            todo += [file for one in imports for file in _imported(path, root, *one)]
     return dict(sorted(found.items()))
 
 
 def digest(code: Mapping[str, str]) -> str:
-    """Return one digest of what :func:`code_of` gives, behind the Python whose code it is."""
-    return "{}.{} {}".format(*sys.version_info[:2], _digest(f"{sorted(code.items())}"))
+    """Return one digest of what :func:`code_of` returns."""
+    return _short(f"{sorted(code.items())}")
 
 
-def is_same(told: str | None, now: str) -> bool | None:
-    """Return whether a record is of the code of now.
-
-    Args:
-        told: The record's :func:`digest`; None of a record without.
-        now: That of the same study now.
-
-    Returns:
-        None if the record does not tell, or tells what another Python made of its code.
-    """
-    if told is None or told.split()[0] != now.split()[0]:
-        return None
-    return told == now
-
-
-def brief(value: Any) -> str:
-    """Return a value in words; of data their shape and a checksum."""
-    if isinstance(value, tuple):
-        return f"({', '.join(brief(part) for part in value)})"
-    if not isinstance(value, torch.Tensor):
-        return repr(value)
-    if value.is_meta or value.layout != torch.strided:
-        return f"data of shape {tuple(value.shape)}"
-    values = value.detach().cpu().flatten().contiguous().view(torch.uint8).numpy().data
-    return f"data of shape {tuple(value.shape)} with checksum {zlib.crc32(values):08x}"
-
-
-def _look(name: str, thing: Any) -> tuple[str, Parts]:
-    """Return one thing in words, and what else has to be looked into, each by a name."""
-    if _is_plain(thing):
-        text = _text(thing)
-        return text if len(text) < 80 else f"{type(thing).__name__} {_digest(text)}", iter(())
-    if isinstance(thing, torch.Tensor):
-        return brief(thing), iter(())
-    if type(thing).__name__ == "ndarray":
-        return f"data with checksum {zlib.crc32(thing.tobytes()):08x}", iter(())
-    if isinstance(thing, FunctionType):
-        said = _said(thing.__code__) if _is_own(thing) else _digest("")
-        return f"{_name(thing)}, code {said}", _function(thing)
-    if isinstance(thing, type):
-        return _name(thing), _class(thing)
-    if isinstance(thing, (*COLLECTIONS, dict)):  # one entry, however many things are in it
-        return f"{type(thing).__name__} of {len(thing)}", _inside(name, thing)
-    if type(thing) in WRAPPERS:
-        inside = WRAPPERS[type(thing)]
-        return f"a {type(thing).__name__}", ((f"{name}.{x}", getattr(thing, x)) for x in inside)
-    return f"a {_name(type(thing))}", _object(name, thing)
-
-
-def _inside(name: str, thing: Any) -> Parts:
-    """Yield what is in a collection, sets in an order that does not change with the process."""
-    if isinstance(thing, dict):
-        thing = [x for pair in thing.items() for x in pair]
-    elif isinstance(thing, set | frozenset):
-        thing = sorted(thing, key=lambda x: _look(name, x)[0])
-    yield from ((f"what is in {name}", x) for x in thing)
-
-
-def _is_plain(thing: Any) -> bool:
-    """Return whether something is numbers and words, alone or together."""
-    if isinstance(thing, dict):
-        return all(_is_plain(part) for pair in thing.items() for part in pair)
-    return isinstance(thing, PLAIN) or (
-        isinstance(thing, COLLECTIONS) and all(map(_is_plain, thing))
-    )
-
-
-def _text(thing: Any) -> str:
-    """Return plain things in words, sets in an order that does not change with the process."""
-    if isinstance(thing, dict):
-        return f"{{{', '.join(f'{_text(k)}: {_text(v)}' for k, v in thing.items())}}}"
-    if isinstance(thing, set | frozenset):
-        return f"{{{', '.join(sorted(map(_text, thing)))}}}"
-    if isinstance(thing, list | tuple):
-        return f"{type(thing).__name__}({', '.join(map(_text, thing))})"
-    return repr(thing)
-
-
-def _class(thing: type) -> Parts:
-    """Yield the bases of a class, its methods and what else stands in it."""
-    if _is_own(thing):
-        yield from ((_name(base), base) for base in thing.__mro__[1:] if _is_own(base))
-        for key, value in vars(thing).items():
-            method = isinstance(value, FunctionType | staticmethod | classmethod)
-            if method or not key.startswith("__"):
-                yield f"{_name(thing)}.{key}", value
-
-
-def _object(name: str, thing: Any) -> Parts:
-    """Yield class and attributes of an object; numbers of its own concern are state, not code."""
-    if _is_own(type(thing)) or isinstance(thing, nn.Module):
-        yield _name(type(thing)), type(thing)
-        for key, value in getattr(thing, "__dict__", {}).items():
-            private = key.startswith("_") and isinstance(value, (*PLAIN, torch.Tensor))
-            if not private and not (isinstance(thing, nn.Module) and key in INNER):
-                yield f"{name}.{key}", value
-
-
-def _function(function: FunctionType) -> Parts:
-    """Yield what a function wraps, closes over, has for defaults, and names."""
-    if hasattr(function, "__wrapped__"):
-        yield _name(function), function.__wrapped__
-    if not _is_own(function):
-        return
-    name, code, space = _name(function), function.__code__, function.__globals__
-    for one in inspect.signature(function, follow_wrapped=False).parameters.values():
-        if one.default is not one.empty:
-            yield f"{name}({one.name})", one.default
-    for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        if cell != CellType():  # something is in it
-            yield f"{name}, its {key}", cell.cell_contents
-    names = dict.fromkeys(_names(code))
-    for key in names:
-        if key in space and not key.startswith("__"):
-            yield from _named(f"{_stem(space['__name__'])}.{key}", space[key], names, 0)
-
-
-def _named(name: str, thing: Any, names: Mapping[str, None], depth: int) -> Parts:
-    """Yield a global thing; of a module what the function may mean by ``module.name``."""
-    if not isinstance(thing, ModuleType):
-        yield name, thing
-    elif _is_own_module(thing.__name__) and depth < 4:  # a package, and what is in it
-        for key in names:
-            if key in vars(thing):
-                told = f"{_stem(thing.__name__)}.{key}"
-                yield from _named(told, vars(thing)[key], names, depth + 1)
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """Yield every name that code may look up outside of itself, that of inner functions too."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
-
-
-@functools.cache  # many runs share most of their functions
-def _said(code: CodeType) -> str:
-    """Return a digest of what code says."""
-    return _digest("\n".join(_lines(code)))
-
-
-def _lines(code: CodeType) -> list[str]:
-    """Return the instructions of code, in words that say nothing of lines and docstrings."""
-    lines = []
-    steps = list(dis.get_instructions(code))
-    for step, following in zip(steps, [*steps[1:], None], strict=True):
-        value = step.argval
-        if following is not None and following.argval in UNSEEN:
-            continue  # a class inside: its docstring, its line
-        if isinstance(value, CodeType):
-            lines += [step.opname, *_lines(value)]
-        else:
-            lines.append(f"{step.opname} {_text(value)}")
-    return lines
-
-
-def _is_own(thing: Any) -> bool:
-    """Return whether a function or class is the reader's or this package's."""
-    space = getattr(thing, "__globals__", {"__name__": getattr(thing, "__module__", "")})
-    return _is_own_module(str(space.get("__name__")))
-
-
-def _is_own_module(module: str) -> bool:
-    package, _, rest = module.partition(".")
-    if package == "stringlib":
-        return True
-    if package == "lab":
-        part = rest.split(".")
-        return part[0] not in CHANGES_NOTHING or part[-1] in COMPUTES
-    if package in sys.stdlib_module_names and package != "__main__":
-        return False
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return file is None or not _is_installed(file)
-
-
-@functools.cache
-def _is_installed(file: str) -> bool:
-    path = Path(os.path.realpath(file))
-    library = os.path.realpath(sysconfig.get_path("stdlib"))
-    return bool({"site-packages", "dist-packages"} & {*path.parts}) or path.is_relative_to(library)
-
-
-def _name(thing: Any) -> str:
-    """Return the name of a function or class; a script has one name, imported or run."""
-    return f"{_stem(thing.__module__ or '')}.{thing.__qualname__}"
-
-
-def _stem(module: str) -> str:
-    if module in ("__main__", "__mp_main__"):
-        return Path(getattr(sys.modules[module], "__file__", None) or "notebook").stem
-    return module.rpartition(".")[2]
-
-
-def _digest(text: str) -> str:
+def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _parts(thing: Any) -> Iterator[Any]:
+    """Yield a file or function itself; of an object the classes of its parts, and their bases."""
+    if isinstance(thing, Path | FunctionType):
+        yield thing
+        return
+    for one in thing.modules() if isinstance(thing, nn.Module) else [thing]:
+        for value in (one, *vars(one).values()):
+            yield from [value] if isinstance(value, FunctionType) else type(value).__mro__
+
+
+def _cell(part: Any) -> str:
+    """Return the text of the notebook's cells in which a function or a class's methods are."""
+    inside = vars(part).values() if isinstance(part, type) else [part]
+    files = {x.__code__.co_filename for x in inside if isinstance(x, FunctionType)}
+    return "".join(line for file in sorted(files) for line in linecache.getlines(file))
+
+
+def _counts(path: Path, name: list[str]) -> bool:
+    """Return whether a module is of this package, or of somebody who uses it."""
+    if name[0] == "lab":
+        return name[1] not in CHANGES_NOTHING or name[-1] in COMPUTES
+    library = path.is_relative_to(Path(get_path("stdlib")).resolve())
+    installed = library or not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return path.suffix == ".py" and (name[0] == "stringlib" or not installed)
+
+
+def _imported(path: Path, root: Path, level: int, module: str, name: str) -> Iterator[Path]:
+    """Yield the file of an import; a name that a package only passes on is in another file."""
+    folders = [path.parents[level - 1]] if level else [root, ROOT]
+    file, package = _find(folders, f"{module}.{name}"), _find(folders, module)
+    if file is None and package is not None and package.stem == "__init__":
+        known = _read(package.read_text(encoding="utf8"))[1]
+        passed_on = [x for x in known if x[-1] == name and x[:-1] != (level, module)]
+        for one in passed_on:
+            yield from _imported(package, root, *one)
+        package = None if passed_on else package
+    if found := file or package:
+        yield found
+
+
+def _find(folders: list[Path], module: str) -> Path | None:
+    """Return the file of a module, from the first folder that has one."""
+    stem = module.strip(".").replace(".", "/")
+    files = (x for f in folders for x in (f / f"{stem}.py", f / stem / "__init__.py"))
+    return next((file for file in files if file.is_file()), None)
+
+
+@cache
+def _read(source: str) -> tuple[str, list[tuple[int, str, str]]]:
+    """Return the digest of a source and its imports, each as level, module and name."""
+    tree = ast.parse(source)
+    imports = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += [(0, alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            imports += [(node.level, node.module or "", alias.name) for alias in node.names]
+    return _short(_plain(tree)), imports
+
+
+def _plain(node: Any) -> str:
+    """Return a syntax tree as text, the same with every version of Python."""
+    if isinstance(node, list):
+        return f"[{', '.join(_plain(x) for x in node if not _is_docstring(x))}]"
+    if not isinstance(node, ast.AST):
+        return ascii(node)
+    if isinstance(node, ast.JoinedStr):  # Python 3.12 may end a format with an empty string
+        node.values = [x for x in node.values if getattr(x, "value", None) != ""]
+    fields = ((name, x) for name, x in ast.iter_fields(node) if name not in LEFT_OUT)
+    told = [f"{name}={_plain(x)}" for name, x in fields if x not in (None, [])]
+    return f"{type(node).__name__}({', '.join(told)})"
+
+
+def _is_docstring(node: Any) -> bool:
+    """Return whether a statement is a constant alone, which does nothing."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

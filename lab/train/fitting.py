@@ -77,7 +77,8 @@ def fit(
             f"got {settings.batch_size}"
         )
     if folder is not None:
-        keep = Checkpoint(folder / "checkpoint.pt", describe(model, task, settings, _OWN_CODE))
+        about = describe(model, task, settings, code_of(fit, model, task))
+        keep = Checkpoint(folder / "checkpoint.pt", about)
     if keep is not None and not resume:
         first_writes(fabric, keep.clear)
     with _lent(model):
@@ -132,10 +133,6 @@ def fit(
                 )
         history.wall_s, history.made = keeper.wall_s, keeper.made
         return history
-
-
-# taken when this is imported: whatever watches a run from outside is no other training
-_OWN_CODE = code_of(fit=fit)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import torch
 from lab.console import allow_every_letter
 from lab.files import locked
 from lab.records import machine, stamp, write_runs
-from lab.train.checkpoint import Checkpoint, OtherRunError, folder_of, python
+from lab.train.checkpoint import Checkpoint, OtherRunError, folder_of
 from lab.train.code import code_of, digest
 from lab.train.hardware import DEVICES, find_device
 from lab.train.runner import count, make_runs_parser, workers
@@ -38,8 +38,8 @@ class Study:
 
     Every run has a file in the folder ``<record>.runs``, with the commit and the hardware that made
     it. Stopped and started again, the study goes on with the runs that are missing, among them
-    those of a cell whose arguments changed, and all if the code of ``run`` did, or of what it
-    calls; the folder goes when the record is written.
+    those of a cell whose arguments changed, and all if the code of the study did, or of what it
+    imports; the folder goes when the record is written.
 
     Args:
         script: The study's file; its record has the same name and ends in ``.json``.
@@ -71,11 +71,6 @@ class Study:
     jobs: int = 2
     beside: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def code(self) -> str:
-        """Digest of the code of the runs, as it is now."""
-        return digest(code_of(run=self.run))
-
     def main(self, argv: Sequence[str] | None = None) -> None:
         """Run what is missing, each run on one thread, and write the record.
 
@@ -105,7 +100,8 @@ class Study:
                 folder.rmdir()
 
     def _main(self, args: argparse.Namespace, folder: Path) -> None:
-        files = self._files(folder, args)
+        code = code_of(Path(self.script))  # before the runs, during which somebody may edit it
+        files = self._files(folder, args, code)
         done = _read(files, folder)
         # seed by seed: whoever stops early has every cell
         todo = sorted(
@@ -120,23 +116,26 @@ class Study:
                 f"are kept in {folder}, and the same command tries the missing ones again"
             )
         if len(done) == len(files):
-            self._record(args, done, folder)
+            self._record(args, done, folder, digest(code))
             shutil.rmtree(_folder(folder, args.steps))
             print(f"written: {args.output}", flush=True)
 
-    def _files(self, folder: Path, args: argparse.Namespace) -> dict[Wanted, Checkpoint]:
+    def _files(
+        self, folder: Path, args: argparse.Namespace, code: Mapping[str, str]
+    ) -> dict[Wanted, Checkpoint]:
         """Return the file of every run that is wanted."""
-        about = {"python": python(), "code": code_of(run=self.run)}
         return {
             (name, seed): Checkpoint(
                 _folder(folder, args.steps) / folder_of(name) / f"seed-{seed}.pt",
-                {"cell": plain(told), **about},
+                {"cell": plain(told), "code": code},
             )
             for name, told in self.cells.items()
             for seed in range(args.seeds)
         }
 
-    def _record(self, args: argparse.Namespace, done: Mapping[Wanted, Any], folder: Path) -> None:
+    def _record(
+        self, args: argparse.Namespace, done: Mapping[Wanted, Any], folder: Path, code: str
+    ) -> None:
         """Write the record of all runs."""
         cells = {
             name: {
@@ -152,7 +151,7 @@ class Study:
             command=f"python results/{script} --seeds {args.seeds} --steps {args.steps}",
             cells=cells,
             data={"steps": args.steps, **beside},
-            code=self.code,
+            code=code,
             then=f"every run is kept in {folder}; make room, and say it again",
         )
 
