@@ -17,6 +17,9 @@ from stringlib.spec import F
 Known = Mapping[str, Callable[..., Any]]
 """A registry, with a constructor for each name (a class, a partial of a class, a function)."""
 
+FIXED = {"head_dim": "it is dim // heads", "bidirectional": "it is the opposite of causal"}
+"""Arguments of parts that a layer sets, and that must not be among its options, with the reason."""
+
 
 def named(make: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the parameters of a constructor by name, without ``*args`` and ``**kwargs``."""

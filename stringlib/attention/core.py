@@ -150,10 +150,9 @@ class AttentionCore(nn.Module):
         if positions is None:
             coord_dim = 1 if encoder is None else encoder.coord_dim
             positions = self._default_positions(q, coord_dim, state)
-        if encoder is None:
-            return positions
-        require_same_tokens("the queries", q, "positions", positions)
-        return encoder.phases(positions).to(q.dtype)
+        elif encoder is not None:
+            require_same_tokens("the queries", q, "positions", positions)
+        return positions if encoder is None else encoder.phases(positions).to(q.dtype)
 
     def _default_positions(self, q: Tensor, coord_dim: int, state: Any) -> Tensor:
         """Return 0, 1, 2, … after the tokens of a state, or the positions of the grid."""

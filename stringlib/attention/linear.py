@@ -253,7 +253,7 @@ def prepared(
     """Return all tensors in one dtype, float32 or float64, with 0 for keys that are padding."""
     dtype = torch.promote_types(phi_q.dtype, torch.promote_types(phi_k.dtype, v.dtype))
     dtype = at_least_float32(dtype)
-    q, k, u = (x.to(dtype) for x in (phi_q, phi_k, v))
+    q, k, u = phi_q.to(dtype), phi_k.to(dtype), v.to(dtype)
     if key_scale is not None:
         key_scale = key_scale.to(dtype)
     if key_mask is not None:

@@ -15,18 +15,26 @@ from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, projected
 from stringlib.attention.gate import Gate
-from stringlib.attention.registry import FIXED, layer_options
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_like_weight, require_places, require_split
 from stringlib.kernels.features import unit
-from stringlib.parts import known_options
+from stringlib.parts import FIXED, known_options
 from stringlib.precision import at_least_float32
 from stringlib.spec import Floats, Positive, Reals, checked, require
 
 State = LinearState | KeyValueCache | ShiftedState
+
+
+def _options() -> set[str]:
+    """Return the names of the options of a layer; imported late, with all parts that have names."""
+    from stringlib.attention.registry import layer_options
+
+    return layer_options()
+
+
 RENAMED = "key_heads is now called kv_heads; the old name is removed in the next version"
 
 
@@ -120,7 +128,7 @@ class MultiHeadAttention(nn.Module):
 
     core: AttentionCore
 
-    @known_options(layer_options, FIXED)
+    @known_options(_options, FIXED)
     @checked
     def __init__(
         self,

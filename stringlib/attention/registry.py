@@ -25,7 +25,7 @@ from stringlib.attention.learned import (
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
-from stringlib.parts import named, part, require_none_left
+from stringlib.parts import FIXED, named, part, require_none_left
 
 
 def _optimal(
@@ -82,9 +82,6 @@ WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
 A layer passes ``dim``, ``heads``, ``features`` (the number of features of a head), ``grid`` and its
 own options to the constructor, as far as the constructor has parameters of these names.
 """
-
-FIXED = {"head_dim": "it is dim // heads", "bidirectional": "it is the opposite of causal"}
-"""Arguments of parts that a layer sets, and that must not be among its options, with the reason."""
 
 
 def layer_options() -> set[str]:

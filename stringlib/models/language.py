@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.multihead import State
-from stringlib.attention.registry import FIXED
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
@@ -26,7 +25,7 @@ from stringlib.models.blocks import (
     require_known,
     share_encoders,
 )
-from stringlib.parts import known_options
+from stringlib.parts import FIXED, known_options
 from stringlib.spec import Count0, Indices, NotNegative, Positions, checked
 
 LEAST_TEMPERATURE = 1e-30

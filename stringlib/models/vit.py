@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.registry import FIXED
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
@@ -25,7 +24,7 @@ from stringlib.models.blocks import (
     require_known,
     share_encoders,
 )
-from stringlib.parts import known_options
+from stringlib.parts import FIXED, known_options
 from stringlib.positions import grid_positions
 from stringlib.spec import Floats, Positions, checked
 
