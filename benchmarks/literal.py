@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 
 
 def axial_table(positions: Tensor, head_dim: int, base: float = 100.0) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from book.released import image, image_and_class, image_from_centre, image_xy, sequence
 from stringlib import STRING, AxialRoPE, RoPE
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated
 from stringlib.precision import widen
 
@@ -235,7 +235,7 @@ def timm_mixed(rope: Any) -> nn.Module:
 
         def get_embed(self, shape: Any, dtype: torch.dtype = torch.float32) -> Tensor:
             at = self.places(*shape).to(self.freqs.device)
-            tables = self.phases(at).turns.flip(-1).repeat_interleave(2, -2)  # sines first
+            tables = self.phases(at).cos_sin.flip(-1).repeat_interleave(2, -2)  # sines first
             return tables.mT.flatten(-2).unflatten(0, (self.depth, -1)).to(dtype)
 
     return Mixed()

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from stringlib import STRING, AxialRoPE, MixedRoPE, RoPE
 from stringlib.encoders.rope import mrope
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.encoders.scaling import (
     long_rope,
     long_rope_attention_factor,
@@ -24,8 +25,8 @@ from stringlib.encoders.scaling import (
     yarn_attention_factor,
     yarn_by_index,
 )
-from stringlib.encoders.string import RotaryEncoder
-from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.kernels.rotation import geometric_frequencies
+from stringlib.positions import grid_positions
 
 # --- where tokens stand ---
 

@@ -23,8 +23,8 @@ from lab.one_head import OneHead
 from lab.train.learn import Training
 from lab.train.study import Study
 from stringlib import CayleySTRING
-from stringlib.encoders.string import rotate_pairs, unit_phases
 from stringlib.inputs import require_name
+from stringlib.kernels.rotation import rotate_pairs, unit_phases
 
 SETTINGS = ("frozen", "free")
 METHODS = {"0": 0.0, "0.1": 0.1, "0.5": 0.5, "1": 1.0, "after": 1.0}  # name: density of S

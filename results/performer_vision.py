@@ -29,7 +29,7 @@ from lab.train import Settings, fit
 from lab.train.checkpoint import Checkpoint
 from lab.train.study import Study
 from results.vision import BATCH, RATE, STEPS, measure
-from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.models import ViT
 from stringlib.models.blocks import Block
 
@@ -96,12 +96,12 @@ class Turned(RotaryEncoder):
 
     def phases(self, positions: Tensor) -> Phases:
         """Return the phases of the encoder, those of each plane further by one random angle."""
-        turns, basis = self.encoder.phases(positions)
-        shares = torch.rand(turns.shape[-4], 1, turns.shape[-2], dtype=turns.dtype)
-        angles = 2 * math.pi * shares.to(turns.device)
+        cos_sin, basis = self.encoder.phases(positions)
+        shares = torch.rand(cos_sin.shape[-4], 1, cos_sin.shape[-2], dtype=cos_sin.dtype)
+        angles = 2 * math.pi * shares.to(cos_sin.device)
         turn = torch.polar(torch.ones_like(angles), angles)
-        turned = torch.view_as_complex(turns.contiguous()) * turn
-        return Phases(torch.view_as_real(turned), basis)
+        rotated = torch.view_as_complex(cos_sin.contiguous()) * turn
+        return Phases(torch.view_as_real(rotated), basis)
 
     def rotate(self, x: Tensor, positions: Tensor | Phases) -> Tensor:
         """Return BR(r)x, in the dtype of ``x``."""

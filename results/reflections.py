@@ -26,7 +26,8 @@ from lab.train.loop import minimise
 from lab.train.study import Study
 from stringlib import MixedRoPE, ReflectionSTRING, RotaryEncoder
 from stringlib.inputs import require_name
-from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.kernels.rotation import geometric_frequencies
+from stringlib.positions import grid_positions
 
 METHODS = ("fixed", "omega-1", "omega-4", "omega-8", "mirrors")
 FACTORS = {"fixed": 0.0, "omega-1": 1.0, "omega-4": 4.0, "omega-8": 8.0, "mirrors": 1.0}

@@ -18,7 +18,7 @@ from lab.train.learn import Training
 from lab.train.study import Study
 from stringlib import RoPE
 from stringlib.inputs import require_name
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 
 METHODS = ("rope", "sinusoidal", "sinusoidal-moved", "none")
 TOKENS, LENGTH, BACK, DIM = 16, 32, 3, 32

@@ -1,4 +1,4 @@
-"""Positions of tokens on sequences and grids, and the frequencies of RoPE.
+"""Positions of tokens on sequences and grids.
 
 A position is a row of coordinates. You always give the sizes of a grid: they cannot be inferred
 from the number of tokens, because 48 tokens may be a grid of 6 x 8 or of 4 x 12.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stringlib.precision import widest
-from stringlib.spec import Count0, Positive, checked
+from stringlib.moved import forward
+from stringlib.spec import Count0, checked
 
 
 @checked
@@ -67,19 +67,4 @@ def _largest_whole(dtype: torch.dtype) -> int:
     return int(2 / torch.finfo(dtype).eps) if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
-@checked
-def geometric_frequencies(pairs: Count0, base: Positive = 10000.0) -> Tensor:
-    r"""Return the frequencies of RoPE, equation :eq:`eq-rope-frequencies`.
-
-    Args:
-        pairs: Number of pairs of channels, :math:`d/2`.
-        base: Base :math:`b`. Default: 10000.
-
-    Returns:
-        :math:`\theta_i = b^{-i/(d/2)}, 0 \le i < d/2`, in radians per unit of position,
-        float64, ``(pairs,)``.
-
-    Source:
-        Su et al. 2024 (RoFormer), section 3.2.2, with :math:`b = 10000`.
-    """
-    return float(base) ** -(torch.arange(pairs, dtype=widest()) / max(pairs, 1))
+__getattr__ = forward(__name__, "stringlib.kernels.rotation", "geometric_frequencies")

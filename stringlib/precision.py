@@ -33,7 +33,7 @@ def widest(device: torch.device | None = None) -> torch.dtype:
 
 def widen(x: Tensor) -> Tensor:
     """Return ``x`` in float64, or in float32 on a device that has no float64."""
-    return x.to(widest(x.device))
+    return x.to(torch.float32 if x.device.type in WITHOUT_FLOAT64 else torch.float64)
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import STRING, AxialRoPE, CayleySTRING, CirculantSTRING, ReflectionSTRING, RoPE
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.interop.convert import fold_qkv, to_layout
 from stringlib.testing.properties import largest_difference
 from tests.refusals import refusals

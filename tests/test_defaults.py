@@ -62,8 +62,8 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
     "yarn_by_index.fast": (32.0, "Peng et al. 2024 (YaRN), their code: beta_fast"),
     "yarn_by_index.truncate": (True, "Peng et al. 2024 (YaRN), their code: floor and ceil"),
     "yarn_attention_factor.weight": (1.0, "Peng et al. 2024 (YaRN): 0.1 ln s + 1"),
-    "RotaryEncoder.tables.layout": ("half", OURS + "that of Llama and of most language models"),
-    "RotaryEncoder.tables.dtype": (torch.float32, OURS + "what other libraries hand over"),
+    "RotaryForm.tables.layout": ("half", OURS + "that of Llama and of most language models"),
+    "RotaryForm.tables.dtype": (torch.float32, OURS + "what other libraries hand over"),
     "STRING.from_inv_freq.layout": ("half", OURS + "that of Llama and of most language models"),
     "STRING.persistent": (True, OURS + "what is given cannot be computed anew"),
     # features

@@ -12,7 +12,7 @@ from lab.theory import rope_decay
 from stringlib import STRING, CirculantSTRING, ReflectionSTRING, RoPE
 from stringlib.algebra import circulant, fourier_basis, planar_skew
 from stringlib.encoders import scaling
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 from stringlib.reference.rope import householder_2d
 from stringlib.testing import properties
 from stringlib.testing.properties import largest_difference

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from stringlib import CayleySTRING, CirculantSTRING, DenseSTRING, MultiHeadAttention, RotaryEncoder
 from stringlib.attention import fold
-from stringlib.encoders.string import STRING, Phases
+from stringlib.encoders.rotary import Phases
+from stringlib.encoders.string import STRING
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from book.released import PHI_3_LONG, RELEASED, text_and_image
 from stringlib import STRING, ALiBi, MixedRoPE, RoPE, T5Bias
 from stringlib.encoders import scaling
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import LAYOUTS
 from stringlib.positions import grid_positions
 from stringlib.testing import properties

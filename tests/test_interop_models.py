@@ -21,12 +21,12 @@ from stringlib import (
     RoPE,
 )
 from stringlib.encoders.rope import mrope
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.encoders.scaling import (
     position_interpolation,
     yarn_attention_factor,
     yarn_by_index,
 )
-from stringlib.encoders.string import RotaryEncoder
 from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated, load_encoders
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference

@@ -20,8 +20,8 @@ from stringlib import (
     precision,
     random_turn,
 )
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.encoders.scaling import ntk_aware, yarn
-from stringlib.encoders.string import RotaryEncoder
 from stringlib.positions import grid_positions
 from stringlib.testing.encoders import inputs
 from tests.encoder_cases import CASES, make

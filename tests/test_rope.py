@@ -5,7 +5,7 @@ import torch
 
 from stringlib import AxialRoPE, RoPE
 from stringlib.encoders.rope import mrope
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 from stringlib.reference import rope_matrix
 from stringlib.testing import properties
 from tests.refusals import refusals

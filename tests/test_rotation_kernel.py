@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import stringlib
-from stringlib.kernels import rotation
-from stringlib.kernels.rotation import PIECES, SHORT, rotate_pairs
+from stringlib.kernels import fast_rotation
+from stringlib.kernels.fast_rotation import PIECES, SHORT
+from stringlib.kernels.rotation import rotate_pairs
 
 SHAPES = [
     ((3, 2, 3, 2), (2, 3, 2)),  # heads of their own
@@ -44,13 +45,32 @@ def turned_halves(x, phases):
 @pytest.mark.parametrize(("x_shape", "shape"), SHAPES)
 def test_gradients_of_every_kind(x_shape, shape, turned, short, monkeypatch):
     """First and second, backward and forward, one at a time and many at once, few or many calls."""
-    monkeypatch.setattr(rotation, "SHORT", short)
+    monkeypatch.setattr(fast_rotation, "SHORT", short)
     x, shared = random(*x_shape).requires_grad_(), random(*shape).requires_grad_()
     assert torch.allclose(turned(x, shared), x * shared, rtol=0, atol=1e-15)
     options = {"check_forward_ad": True, "check_batched_grad": True}
     assert torch.autograd.gradcheck(turned, (x, shared), **options)
     options = {"check_fwd_over_rev": True, "check_batched_grad": True, "fast_mode": True}
     assert torch.autograd.gradgradcheck(turned, (x, shared), **options)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("short", [SHORT, -1])
+@pytest.mark.parametrize(("x_shape", "shape"), SHAPES)
+def test_the_fast_rotation_is_the_plain_one(x_shape, shape, short, layout, monkeypatch):
+    """The plain form is what a compiler gets; values and gradients of the fast one are the same."""
+    monkeypatch.setattr(fast_rotation, "SHORT", short)
+    x, phases = (torch.view_as_real(random(*s)) for s in (x_shape, shape))
+    leaves = [x.flatten(-2).requires_grad_(), phases.requires_grad_()]
+    found = []
+    for plain in (True, False):
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.compiler, "is_compiling", lambda plain=plain: plain)
+            rotated = rotate_pairs(*leaves, layout)
+            found.append([rotated, *torch.autograd.grad(rotated.pow(3).sum(), leaves)])
+            found.append([rotate_pairs(*(leaf.detach() for leaf in leaves), layout)])
+    for plain, fast in zip(found[0] + found[1], found[2] + found[3], strict=True):
+        assert torch.allclose(fast, plain, rtol=1e-13, atol=1e-14)
 
 
 def test_gradients_per_sample():
@@ -80,7 +100,7 @@ def test_few_queries_and_keys_turn_together_as_they_do_alone(layout, queries, ke
     positions = 5 + torch.arange(queries[-2])[:, None]
     found = []
     for short in (SHORT, -1):
-        monkeypatch.setattr(rotation, "SHORT", short)
+        monkeypatch.setattr(fast_rotation, "SHORT", short)
         encoded = encoder(*inputs, positions)
         assert [x.shape for x in encoded] == [queries, keys]
         found.append([*encoded, *torch.autograd.grad(encoded, inputs, upstream)])

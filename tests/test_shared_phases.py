@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from stringlib import CayleySTRING, RoPE
-from stringlib.encoders.string import STRING, Phases
+from stringlib.encoders.rotary import Phases
+from stringlib.encoders.string import STRING
 from stringlib.models.blocks import Block, phases_of
 
 DTYPES = {
@@ -27,9 +28,9 @@ def test_phases_are_of_the_tokens_dtype_and_of_float32_at_least(dtype: torch.dty
     (read,) = phases_of(blocks, POSITIONS, torch.zeros(1, 3, 8, dtype=dtype))
     assert isinstance(read, Phases)
     assert read.basis is not None
-    assert read.turns.dtype == read.basis.dtype == DTYPES[dtype]
+    assert read.cos_sin.dtype == read.basis.dtype == DTYPES[dtype]
     exact = blocks[0].attention.encoder.phases(POSITIONS)
-    assert torch.equal(exact.to(dtype).turns, exact.turns.to(DTYPES[dtype]))
+    assert torch.equal(exact.to(dtype).cos_sin, exact.cos_sin.to(DTYPES[dtype]))
 
 
 def test_only_encoders_without_parameters_share_their_phases() -> None:

@@ -22,7 +22,7 @@ from stringlib import (
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.weights import ConstantWeight, Factors
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.testing import check_bias, check_encoder, check_feature_map, check_weight
 from stringlib.testing.contract import small
 from tests.refusals import refusals
@@ -79,7 +79,7 @@ class ForOneLength(Own):
     def _phases(self, positions: Any, basis: Tensor | None = None) -> Any:
         phases = super()._phases(positions, basis)
         extra = 1.0 if torch.compiler.is_compiling() and int(positions.shape[-2]) == 9 else 0.0
-        return phases._replace(turns=phases.turns + extra)
+        return phases._replace(cos_sin=phases.cos_sin + extra)
 
 
 class Uneven(FeatureMap):

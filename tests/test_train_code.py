@@ -184,12 +184,12 @@ def test_a_record_is_of_this_code_of_other_code_or_does_not_tell(monkeypatch):
 
 
 def test_the_package_s_own_code_counts_to_the_kernels(monkeypatch):
-    from stringlib.encoders import string
+    from stringlib.encoders import rotary
     from stringlib.models import LanguageModel
 
     model = LanguageModel(11, 8, 1, 2, "rope")
     before = code_of(model=model)
-    monkeypatch.setattr(string, "rotate_pairs", lambda *_: None)
+    monkeypatch.setattr(rotary, "rotate_pairs", lambda *_: None)
     assert before != code_of(model=model)
 
 

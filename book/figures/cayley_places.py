@@ -12,7 +12,7 @@ from torch import Tensor
 from book.figures.marks import axis, bars, dots, line, segments, significant
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout, pick
 from stringlib.algebra.skew import cayley, skew
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 from stringlib.reference.rope import apply_rope
 
 __all__ = ["acting_directions", "folded_scores", "heads_behind", "losses_by_density"]

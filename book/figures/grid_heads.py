@@ -13,7 +13,7 @@ from book.figures.marks import CELLS, axis, dots, downwards, heat, line, listed,
 from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
 from lab.explore.style import SEQUENTIAL
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 
 __all__ = [
     "crossed_waves",

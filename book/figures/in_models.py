@@ -12,7 +12,7 @@ from book.figures.marks import axis, circle, dots, line, through
 from book.released import RELEASED
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from stringlib.algebra.circulant import circulant
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 
 __all__ = [
     "BFLOAT16",

@@ -28,7 +28,7 @@ from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
 from stringlib import RoPE
 from stringlib.algebra.skew import layout_permutation
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 
 __all__ = [
     "matrix_powers",

@@ -14,7 +14,8 @@ from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, panels, pick
 from lab.explore.style import DIVERGING
 from lab.theory.offsets import offset_scores
 from stringlib import STRING, AxialRoPE, RoPE, RotaryEncoder
-from stringlib.positions import geometric_frequencies, grid_positions
+from stringlib.kernels.rotation import geometric_frequencies
+from stringlib.positions import grid_positions
 
 __all__ = [
     "GRID_ENCODERS",

@@ -15,7 +15,7 @@ from book.figures.marks import axis, dots, line, pin, significant, through, upri
 from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.theory import rope_decay
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 
 __all__ = [
     "SCALED",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from book.figures.marks import axis, dots, level, line, rounded
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 
 __all__ = [
     "DRIFTING",

@@ -27,7 +27,7 @@ from book.names import display, wrapped
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels
 from lab.explore.style import DIVERGING
 from stringlib import ALiBi, RoPE, Sinusoidal, T5Bias
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 
 __all__ = [
     "METHODS",

@@ -12,8 +12,8 @@ from lab.explore.style import COLOURS
 from lab.program import Traced, traced
 from stringlib import STRING, CirculantSTRING, RoPE, softmax_attention
 from stringlib.algebra.haar import haar_orthogonal
+from stringlib.encoders.rotary import Phases
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
-from stringlib.encoders.string import Phases
 from stringlib.kernels.rotation import unit_phases
 
 HALF = False  # frequencies need every digit that they have
@@ -98,9 +98,9 @@ class Maps(nn.Module):
 
         # angles as a model computes them that keeps positions and frequencies in bfloat16
         narrow = there.bfloat16() * frequencies.bfloat16()
-        turns = torch.stack([narrow.float().cos(), narrow.float().sin()], -1)[None]
+        cos_sin = torch.stack([narrow.float().cos(), narrow.float().sin()], -1)[None]
         q = words.double()[None]
-        rough = encoder(q, q, Phases(turns.double(), encoder.phases(here).basis))
+        rough = encoder(q, q, Phases(cos_sin.double(), encoder.phases(here).basis))
 
         def added(positions: Tensor) -> Tensor:
             phases = unit_phases(positions, frequencies.double()[None, :, None])[0]

@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.precision import widen
 from stringlib.spec import Floats, Positions, checked
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lab.train.settings import Settings
 from stringlib.encoders.circulant import CirculantSTRING
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 
 
 def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.AdamW:

@@ -18,7 +18,7 @@ from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.roll import Roll
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encoder
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import require_name
 from stringlib.parts import part, require_none_left, taken_out
 from stringlib.spec import Positive, require

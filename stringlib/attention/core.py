@@ -22,7 +22,7 @@ from stringlib.attention.roll import Roll
 from stringlib.attention.softmax import continued_softmax
 from stringlib.attention.weights import LinearState, PositionWeight, described
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_kind_of_state, require_same_tokens
 from stringlib.positions import grid_positions
 
@@ -113,7 +113,7 @@ class SoftmaxAttention(AttentionCore):
     r"""Softmax attention, :eq:`eq-vit-heads`, with a rotary encoder or a relative bias.
 
     Args:
-        encoder: A :class:`~stringlib.encoders.string.RotaryEncoder`, which rotates queries and
+        encoder: A :class:`~stringlib.encoders.rotary.RotaryEncoder`, which rotates queries and
             keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
             logits; or None.
         causal: If True, a token attends only to itself and to earlier tokens.
@@ -347,7 +347,7 @@ def rotated(
     if grouped:
         # the queries of one key head as a batch, so that the phases of this head serve them all
         q, k = q.unflatten(-3, (-1, group)).transpose(-4, -3), k.unsqueeze(-4)
-        phases = phases._replace(turns=phases.turns.unsqueeze(-5))
+        phases = phases._replace(cos_sin=phases.cos_sin.unsqueeze(-5))
     if whole:
         q, k = encoder.rotate(q, phases), encoder.rotate(k, phases)
     else:

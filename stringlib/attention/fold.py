@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.core import SoftmaxAttention
-from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.precision import at_least_float32, without_autocast
 
 
@@ -52,7 +52,7 @@ def is_faster(layer: Any, x: Tensor, at: Phases, basis: Tensor) -> bool:
     encoder = layer.core.encoder
     if not isinstance(layer.core, SoftmaxAttention):
         return False  # P cancels in the logits of softmax, but not in a feature map
-    if at.turns.shape[-4] != encoder.heads or basis.shape[-1] != layer.head_dim:
+    if at.cos_sin.shape[-4] != encoder.heads or basis.shape[-1] != layer.head_dim:
         return False  # phases of another encoder, for which the encoder will raise an error
     # A compiled graph must not depend on the number of tokens. With a shift, the last key is stored
     # in the state, always in the same basis.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from stringlib.attention.weights import ConstantWeight, LinearState, PositionWeight, WeightedSums
-from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import (
     common_shape,
     finds,
@@ -295,7 +295,7 @@ def rotated_linear_attention(
         v: Values, ``(..., heads, seq, d_v)``.
         encoder: A rotary encoder whose ``head_dim`` is the number m of features.
         positions: ``(..., seq, coord_dim)``, or the
-            :class:`~stringlib.encoders.string.Phases` of the encoder at these positions.
+            :class:`~stringlib.encoders.rotary.Phases` of the encoder at these positions.
         weight: A position weight, which is applied in numerator and denominator. A constant
             :class:`~stringlib.attention.decay.DecayWeight` gives equation
             :eq:`eq-rotation-decay`. Default: None, the constant weight 1.

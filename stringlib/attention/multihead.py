@@ -18,7 +18,7 @@ from stringlib.attention.gate import Gate
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_like_weight, require_places, require_split
 from stringlib.kernels.features import unit
 from stringlib.precision import at_least_float32
@@ -347,7 +347,7 @@ class MultiHeadAttention(nn.Module):
         """Raise unless tokens fit the projections, and positions fit the tokens."""
         require_like_weight("x", x, self.to_q)
         if isinstance(positions, Phases):
-            require_places("x", x, positions.turns, own=4)
+            require_places("x", x, positions.cos_sin, own=4)
         elif positions is not None:
             require_places("x", x, positions)
 

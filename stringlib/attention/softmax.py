@@ -95,10 +95,10 @@ def softmax_attention(
     # the fused kernel needs exactly one batch dimension, also in the mask; otherwise PyTorch falls
     # back to the n × n matrix
     batch = math.prod(lead[:-1])
-    q, k, v = (
+    q, k, v = [
         x.expand(*lead[:-1], heads, *x.shape[-2:]).reshape(batch, heads, *x.shape[-2:])
         for x, heads in ((q, group * lead[-1]), (k, lead[-1]), (v, lead[-1]))
-    )
+    ]
     if mask is not None and len(lead) > 2 and mask.ndim > 3:
         mask = mask.expand(*lead[:-1], *mask.shape[-3:]).flatten(0, -4)
     elif mask is not None and mask.ndim == 3:

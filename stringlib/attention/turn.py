@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.encoders.string import STRING, RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
+from stringlib.encoders.string import STRING
 from stringlib.precision import widest
 from stringlib.spec import checked
 

@@ -9,7 +9,8 @@ from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
 from stringlib.encoders.registry import BIASES, ENCODERS, make_encoder
 from stringlib.encoders.rope import AxialRoPE, RoPE
-from stringlib.encoders.string import STRING, RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
+from stringlib.encoders.string import STRING
 
 __all__ = [
     "BIASES",

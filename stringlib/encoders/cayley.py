@@ -10,9 +10,9 @@ from torch import Tensor
 from stringlib.algebra.skew import cayley, sparse_skew, support_count, upper_support
 from stringlib.by_name import by_name
 from stringlib.encoders.mixed import MixedRoPE
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import finds
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 from stringlib.precision import wide_parameter, widen
 from stringlib.spec import Share, checked
 
@@ -25,8 +25,8 @@ class CayleySTRING(RotaryEncoder):
     :eq:`eq-cayley-before`; after the rotation, an orthogonal matrix would cancel in every score.
     Each call solves one system of linear equations per head, in float64; its cost does not depend
     on the number of tokens. At inference, merge P into the weights with
-    :meth:`~stringlib.encoders.string.RotaryEncoder.fold` and use the encoder that
-    :meth:`~stringlib.encoders.string.RotaryEncoder.folded` returns, which solves no system.
+    :meth:`~stringlib.encoders.form.RotaryForm.fold` and use the encoder that
+    :meth:`~stringlib.encoders.form.RotaryForm.folded` returns, which solves no system.
 
     Args:
         head_dim: Number of channels :math:`d` of a head. If it is odd, one direction never rotates.
@@ -109,5 +109,5 @@ class CayleySTRING(RotaryEncoder):
         if finds(self.support, misplaced):
             self.support.copy_(upper_support(self.head_dim, self.density))
 
-    def _basis_of_turns(self) -> Tensor | None:
+    def _own_basis(self) -> Tensor | None:
         return self.basis() if self.entries.shape[1] else None

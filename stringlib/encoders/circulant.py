@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stringlib.algebra.circulant import circulant_frequencies, fourier_basis
 from stringlib.by_name import by_name
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.precision import wide_parameter, widen
 from stringlib.spec import checked
 
@@ -127,7 +127,7 @@ class CirculantSTRING(RotaryEncoder):
         """Compute the basis again."""
         self._basis.copy_(self._block_basis())
 
-    def _basis_of_turns(self) -> Tensor:
+    def _own_basis(self) -> Tensor:
         return self._basis[None]  # all heads share one basis
 
     def _rfft(self, x: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from stringlib.algebra.skew import turned_by
 from stringlib.algebra.universality import require_generators, universal_form
-from stringlib.encoders.string import STRING, Phases
+from stringlib.encoders.rotary import Phases
+from stringlib.encoders.string import STRING
 from stringlib.precision import widen
 from stringlib.spec import Floats, checked
 
@@ -55,19 +56,19 @@ class DenseSTRING(STRING):
         """Return the given :math:`L_k` in float64. Do not change them in place."""
         return self._generators
 
-    def _turns(self, positions: Tensor) -> Tensor:
-        """Return the matrices R(r), where other encoders return the phases of their planes."""
-        return turned_by(self._generators, widen(positions))
+    def _phases(self, positions: Tensor, basis: Tensor | None = None) -> Phases:
+        """Return the matrices R(r), where other encoders return the phases of their planes.
 
-    def _basis_of_turns(self) -> None:
-        return None  # R(r) already contains the basis
+        R(r) already contains the basis.
+        """
+        return Phases(self._matrices(positions))
 
     def _matrices(self, positions: Tensor) -> Tensor:
-        return self._turns(positions)
+        return turned_by(self._generators, widen(positions))
 
-    def _turn_shape(self) -> tuple[int, int]:
+    def _phase_shape(self) -> tuple[int, int]:
         return self.head_dim, self.head_dim
 
     def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
         """Return R(r)x, whether ``whole`` is True or False."""
-        return (widen(phases.turns) @ widen(x).unsqueeze(-1)).squeeze(-1).to(x.dtype)
+        return (widen(phases.cos_sin) @ widen(x).unsqueeze(-1)).squeeze(-1).to(x.dtype)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from stringlib.algebra.haar import haar_orthogonal
 from stringlib.by_name import by_name
-from stringlib.encoders.string import RotaryEncoder
-from stringlib.positions import geometric_frequencies
+from stringlib.encoders.rotary import RotaryEncoder
+from stringlib.kernels.rotation import geometric_frequencies
 from stringlib.precision import wide_parameter, widen, widest
 from stringlib.spec import Even, Positive, checked
 

@@ -14,7 +14,7 @@ from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.reflection import ReflectionSTRING
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rope import AxialRoPE, RoPE
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.parts import part
 from stringlib.spec import checked
 

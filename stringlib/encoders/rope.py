@@ -1,4 +1,8 @@
-"""Rotary position embedding (RoPE) in one or several coordinates, with fixed frequencies."""
+"""Rotary position embedding (RoPE) in one or several coordinates, with fixed frequencies.
+
+The rotation itself is in :mod:`stringlib.kernels.rotation`, on one screen: frequencies, angles,
+cosines and sines, rotated pairs. This file chooses the frequencies.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from torch import Tensor, nn
 from stringlib.by_name import by_name
 from stringlib.encoders.string import STRING
 from stringlib.inputs import Layout
-from stringlib.positions import geometric_frequencies
+from stringlib.kernels.rotation import geometric_frequencies
 from stringlib.precision import widen
 from stringlib.spec import Even, Floats, Positive, checked
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.derived import Derived
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.precision import widen
 from stringlib.spec import Floats, Positive, Scale, checked
 

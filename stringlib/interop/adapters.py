@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import require_name, require_places, require_same_device
 from stringlib.interop.rotary_modules import Coordinates, Tables, find, laid_out
 from stringlib.precision import at_least_float32, widen, widest

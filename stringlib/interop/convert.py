@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import Layout
 from stringlib.kernels.rotation import pair_up, unpair
 from stringlib.spec import Floats, checked
@@ -88,7 +88,7 @@ def fold_qkv(
         heads: Number of query heads.
         kv_heads: Number of key heads and of value heads. Default: ``heads``.
         layout: Layout of the pairs after folding, as for
-            :meth:`~stringlib.encoders.string.RotaryEncoder.folded`. Default: the layout of the
+            :meth:`~stringlib.encoders.form.RotaryForm.folded`. Default: the layout of the
             encoder.
 
     Raises:

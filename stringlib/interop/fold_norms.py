@@ -15,7 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.encoders.string import STRING, RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
+from stringlib.encoders.string import STRING
 from stringlib.kernels.rotation import pair_up
 from stringlib.precision import at_least_float32, widen
 from stringlib.spec import Floats, checked, require

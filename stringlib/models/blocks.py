@@ -13,7 +13,7 @@ from stringlib.attention.multihead import MultiHeadAttention, State
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import Phases, RotaryEncoder
+from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_same_tokens
 from stringlib.precision import at_least_float32
 from stringlib.spec import checked

@@ -14,7 +14,7 @@ from stringlib.attention.multihead import State
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import per_head, require_places, require_same_device
 from stringlib.models.blocks import (
     Block,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from stringlib.attention.features import FeatureMap
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import per_head, require_like_weight, require_places, require_same_tokens
 from stringlib.models.absolute import GridSinusoidal, GridTable
 from stringlib.models.blocks import (

@@ -14,7 +14,7 @@ from stringlib import parts
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.spec import require
 from stringlib.testing.features import Mapped
 from stringlib.testing.weights import Weighted, inputs

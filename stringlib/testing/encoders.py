@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.testing import properties
 from stringlib.testing.contract import (
     Contract,
@@ -488,13 +488,13 @@ def phases_keep_gradients_and_precision(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, seq=3)
     narrow = encoder.phases(positions).to(torch.bfloat16)
-    true(narrow.turns.dtype == torch.float32, "angles in bfloat16 would be lost")
-    true(encoder.phases(positions).to("meta").turns.is_meta, "phases must move to a device")
+    true(narrow.cos_sin.dtype == torch.float32, "angles in bfloat16 would be lost")
+    true(encoder.phases(positions).to("meta").cos_sin.is_meta, "phases must move to a device")
     file = io.BytesIO()
     torch.save(encoder.phases(positions), file)
     file.seek(0)
     loaded = torch.load(file)
-    close(loaded.turns, encoder.phases(positions).turns, 0.0, "phases that were saved")
+    close(loaded.cos_sin, encoder.phases(positions).cos_sin, 0.0, "phases that were saved")
     parameters = [*encoder.parameters()]
     if not parameters:
         return
@@ -513,8 +513,8 @@ def phases_that_do_not_fit_are_refused(make: Make, run: Mode) -> None:
     encoder = make()
     q, k, positions = inputs(encoder, seq=5)
     phases = encoder.phases(positions)
-    bad = [encoder.phases(positions[:4]), phases._replace(turns=phases.turns[..., :0])]
-    bad.append(phases._replace(turns=phases.turns[..., :1, :, :, :].repeat(9, 1, 1, 1)))
+    bad = [encoder.phases(positions[:4]), phases._replace(cos_sin=phases.cos_sin[..., :0])]
+    bad.append(phases._replace(cos_sin=phases.cos_sin[..., :1, :, :, :].repeat(9, 1, 1, 1)))
     for wrong in bad:
         refused(encoder, q, k, wrong, words="positions must be phases of this encoder for the 5")
     more = encoder.phases(positions.expand(3, -1, -1))

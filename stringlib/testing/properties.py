@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.skew import turned_by
-from stringlib.encoders.string import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.precision import widen
 from stringlib.spec import Floats, Positions, Reals, checked
 

@@ -1,0 +1,292 @@
+r"""The form of all rotary encoders, :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
+
+This file contains what follows from the basis P and the frequencies Ω alone: generators, matrices,
+and P merged into the weights of a projection. :mod:`stringlib.encoders.rotary` rotates queries and
+keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor, nn
+
+from stringlib.algebra.skew import planar_skew
+from stringlib.by_name import by_name
+from stringlib.derived import Derived
+from stringlib.inputs import Layout, kind_of
+from stringlib.kernels.rotation import pair_up, rotate_pairs, unit_phases, unpair
+from stringlib.precision import at_least_float32, widen, widest
+from stringlib.spec import Floats, Positions, checked
+
+if TYPE_CHECKING:
+    from stringlib.encoders.string import STRING
+
+
+class RotaryForm(Derived):
+    r"""Base of rotary encoders: an orthogonal basis P and frequencies Ω, equation :eq:`eq-string`.
+
+    A subclass implements :meth:`frequencies` and, if P is not the identity, :meth:`basis`.
+
+    Args:
+        head_dim: Number of channels of a head.
+        coord_dim: Number of coordinates of a position.
+        heads: Number of heads, each with its own P and Ω. With 1, any number of heads share them.
+        layout: How the rotating channels are paired after multiplication by the transpose of P:
+            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+    """
+
+    @by_name("heads", "layout")
+    @checked
+    def __init__(
+        self, head_dim: int, coord_dim: int, *, heads: int, layout: Layout = "interleaved"
+    ) -> None:
+        super().__init__()
+        self.head_dim, self.coord_dim, self.heads = int(head_dim), int(coord_dim), int(heads)
+        self.layout: Layout = layout
+
+    def frequencies(self) -> Tensor:
+        """Return Ω in radians per unit of position, float64, ``(heads, pairs, coord_dim)``."""
+        raise NotImplementedError
+
+    def basis(self) -> Tensor:
+        """Return the orthogonal matrix P, float64, ``(heads, head_dim, head_dim)``.
+
+        The columns that span the rotating planes come first, the non-rotating directions last.
+        """
+        device = self.frequencies().device
+        eye = torch.eye(self.head_dim, dtype=widest(device), device=device)
+        return eye.expand(self.heads, -1, -1)
+
+    @checked
+    def matrix(self, positions: Positions[Tensor, "... n self.coord_dim"]) -> Tensor:
+        """Return the matrices R(r), ``(..., heads, seq, head_dim, head_dim)``.
+
+        Their dtype is that of floating-point positions. For integer positions it is float64.
+        """
+        matrix = self._matrices(positions)
+        return matrix.to(positions.dtype) if positions.is_floating_point() else matrix
+
+    def generators(self) -> Tensor:
+        r"""Return the commuting generators :math:`L_k`, with :math:`R(r) = \exp(\sum_k r_k L_k)`.
+
+        See equation :eq:`eq-string-generators`.
+
+        Returns:
+            Skew-symmetric matrices, float64, ``(heads, coord_dim, head_dim, head_dim)``.
+        """
+        planes = planar_skew(self._own_frequencies().mT, self.head_dim, self.layout)
+        basis = self.basis().unsqueeze(1)
+        return basis @ planes @ basis.mT
+
+    @checked
+    def fold(
+        self,
+        weight: Floats[Tensor, "..."],
+        heads: int | None = None,
+        *,
+        layout: Layout | None = None,
+    ) -> Tensor:
+        r"""Merge the basis into a projection: :math:`W \mapsto P^\top W`, equation :eq:`eq-fold`.
+
+        Fold the weights (and biases) of the query and of the key projection, then encode with the
+        encoder that :meth:`folded` returns. The logits stay the same, and the encoder costs as
+        much as RoPE. Do not fold if a nonlinearity follows the projection. If a normalisation
+        with learned scales follows it, use :func:`~stringlib.interop.fold_norms.fold_norms`, which
+        folds through the normalisation if its scales allow it, equation :eq:`eq-fold-norm`.
+
+        Args:
+            weight: Weight of the query or key projection, ``(heads * head_dim, model_dim)`` as in
+                ``nn.Linear``, or its bias, ``(heads * head_dim,)``.
+            heads: Number of heads of ``weight``. Give it if the encoder has ``heads=1`` and the
+                weight could be a joint projection to queries, keys and values, which must not be
+                folded as a whole because the values must not change. Without it, such a weight is
+                recognised only if its three parts are square. Default: the heads of the encoder,
+                or any number if it has ``heads=1``.
+            layout: Layout of the encoder that will be used, as for :meth:`folded`.
+
+        Returns:
+            The folded weight, of the same shape and dtype.
+
+        Raises:
+            ValueError: If the shape of ``weight`` does not fit the encoder and ``heads``, or if
+                ``heads`` is not given and the weight looks like a joint projection to queries, keys
+                and values.
+
+        Example:
+            >>> from stringlib import CayleySTRING
+            >>> encoder, positions = CayleySTRING(8), torch.arange(5)[:, None]
+            >>> x, w = torch.randn(5, 32), torch.randn(3 * 8, 32)  # to 3 heads of 8 channels
+            >>> q, folded = ((x @ m.mT).unflatten(-1, (3, 8)).transpose(0, 1)
+            ...              for m in (w, encoder.fold(w)))
+            >>> (encoder(q, q, positions)[0] - encoder.folded()(folded, folded, positions)[0]
+            ...  ).abs().max().item() < 1e-4
+            True
+        """
+        if heads is not None and self.heads not in (1, heads):
+            raise ValueError(f"heads must be {self.heads}, those of the encoder, got {heads}")
+        own = heads or (None if self.heads == 1 else self.heads)
+        rows = weight.shape[0] if weight.ndim in (1, 2) else 0
+        if rows == 0 or rows % self.head_dim or (own and own * self.head_dim != rows):
+            count = own or "any number of heads"
+            raise ValueError(
+                f"weight must have shape ({count} * {self.head_dim}, model_dim) or "
+                f"({count} * {self.head_dim},), got {tuple(weight.shape)}"
+            )
+        if own is None and weight.ndim == 2 and weight.shape[1] == 3 * rows:
+            raise ValueError(
+                f"weight must have its rows first, as nn.Linear has; {tuple(weight.shape)} looks "
+                "like queries, keys and values in columns, as GPT-2's Conv1D has them: give the "
+                "transposed part, or heads"
+            )
+        third = rows // 3
+        if own is None and weight.shape == (3 * third, third) and third % self.head_dim == 0:
+            raise ValueError(
+                "weight must project to queries or to keys, not to queries, keys and values as "
+                f"(3 * {third}, {third}) does, got {tuple(weight.shape)}: fold the parts, or give "
+                "heads"
+            )
+        basis = self.basis() if layout is None else self.basis()[..., self._order(layout)]
+        by_head = weight.reshape(rows // self.head_dim, self.head_dim, -1).to(basis.dtype)
+        return (basis.mT @ by_head).reshape(weight.shape).to(weight.dtype)
+
+    @checked
+    def folded(self, layout: Layout | None = None) -> STRING:
+        """Return the encoder to use after folded projections: the same frequencies, no basis.
+
+        Args:
+            layout: How the returned encoder pairs channels, ``"interleaved"`` or ``"half"``. With
+                either, non-rotating channels are numbered as pairs with frequency 0, as in models
+                that rotate all channels of a head. Pass the same value to :meth:`fold`. Default:
+                the layout of this encoder, with the non-rotating channels last.
+        """
+        from stringlib.encoders.string import STRING
+
+        if layout is None:
+            return STRING(self._own_frequencies(), head_dim=self.head_dim, layout=self.layout)
+        return STRING(self._all_frequencies(), head_dim=self.head_dim, layout=layout)
+
+    @checked
+    def tables(
+        self,
+        positions: Positions[Tensor, "... n self.coord_dim"],
+        layout: Layout = "half",
+        dtype: torch.dtype = torch.float32,
+    ) -> tuple[Tensor, Tensor]:
+        """Return tables of cosines and sines in the format of rotary modules in other libraries.
+
+        A model that rotates pairs of channels with these tables computes the same logits as with
+        this encoder, if its query and key projections are folded with :meth:`fold` in the same
+        layout.
+
+        Args:
+            positions: ``(..., seq, coord_dim)``.
+            layout: How the model pairs channels: ``"half"`` (default), as Llama and most language
+                models do, or ``"interleaved"``.
+            dtype: Floating-point dtype of the tables. Default: float32. Angles are computed in
+                float64.
+
+        Returns:
+            ``(cos, sin)``, each ``(..., seq, head_dim)``. Each value occurs twice, at the two
+            channels of its pair. A model with the other layout does not rotate with these tables,
+            because the two channels of a pair get different angles, :eq:`eq-model-tiled`.
+
+        Raises:
+            TypeError: If ``dtype`` is not a floating-point dtype.
+            ValueError: If the encoder has more than one head, or if ``head_dim`` is odd.
+
+        Example:
+            >>> from stringlib import RoPE
+            >>> cos, sin = RoPE(128, base=500_000).tables(torch.arange(10)[:, None])
+            >>> cos.shape
+            torch.Size([10, 128])
+        """
+        if not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a floating-point dtype, got {dtype}")
+        if self.head_dim % 2:
+            raise ValueError(
+                f"head_dim must be even for tables (channels rotate in pairs), got {self.head_dim}"
+            )
+        if self.heads != 1:
+            raise ValueError(
+                f"heads must be 1 for tables, which all heads share, got {self.heads}: use phases"
+            )
+        angles = (widen(positions).unsqueeze(-3) @ self._all_frequencies().mT).squeeze(-3)
+        cos, sin = ([wave(angles).to(dtype)] * 2 for wave in (torch.cos, torch.sin))
+        if layout == "half":
+            return torch.cat(cos, -1), torch.cat(sin, -1)
+        return torch.stack(cos, -1).flatten(-2), torch.stack(sin, -1).flatten(-2)
+
+    def extra_repr(self) -> str:
+        """Return the sizes that ``repr`` shows."""
+        return f"head_dim={self.head_dim}, coord_dim={self.coord_dim}, heads={self.heads}"
+
+    def _own_frequencies(self) -> Tensor:
+        """Return Ω; raise ``ValueError`` if :meth:`frequencies` returns it in a wrong shape."""
+        frequencies = self.frequencies()
+        if not (isinstance(frequencies, Tensor) and frequencies.is_floating_point()):
+            kind = kind_of(frequencies)
+            raise TypeError(f"frequencies() must be a floating-point tensor, got {kind}")
+        heads, pairs, coord_dim = frequencies.shape if frequencies.ndim == 3 else (0, 0, 0)
+        fits = 2 * pairs <= self.head_dim
+        if not fits or (heads, coord_dim) != (self.heads, self.coord_dim):
+            raise ValueError(
+                f"frequencies() must have shape ({self.heads} heads, at most {self.head_dim // 2} "
+                f"pairs, {self.coord_dim} coordinates), got {tuple(frequencies.shape)}"
+            )
+        return frequencies
+
+    def _all_frequencies(self) -> Tensor:
+        """Return Ω with a frequency of 0 for each pair of non-rotating channels."""
+        frequencies = self._own_frequencies()
+        still = self.head_dim // 2 - frequencies.shape[-2]
+        return nn.functional.pad(frequencies, (0, 0, 0, still))
+
+    def _order(self, layout: Layout) -> Tensor:
+        """Return, for each channel of a layout, the index of the column of P that it takes.
+
+        In this layout, two non-rotating channels form a pair with frequency 0. Only the last
+        channel of an odd ``head_dim`` has no partner.
+        """
+        frequencies, half = self._own_frequencies(), self.head_dim // 2
+        pairs = frequencies.shape[-2]
+        channels = torch.arange(self.head_dim, device=frequencies.device)
+        turning = pair_up(channels[: 2 * pairs], self.layout)
+        still = channels[2 * pairs : 2 * half].unflatten(0, (-1, 2))
+        return torch.cat([unpair(torch.cat([turning, still]), layout), channels[2 * half :]])
+
+    def _matrices(self, positions: Tensor) -> Tensor:
+        phases = unit_phases(positions, self._own_frequencies()).unsqueeze(-3)
+        basis = self.basis().unsqueeze(-3)
+        # row j of P is Pᵀ applied to unit vector j
+        return basis @ rotate_pairs(basis, phases, self.layout).mT
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move or convert the module, but keep its frequencies and bases in a wide dtype.
+
+        Buffers (fixed frequencies and bases) stay in float64, or in float32 on a device without
+        float64. Parameters (learned frequencies) can be converted to float32 or float64; a request
+        for a narrower dtype leaves them in float32 or float64. A model in bfloat16 needs
+        this, because rounded frequencies give wrong angles at large distances.
+        """
+        own = [b for b in self._buffers.values() if b is not None]
+
+        def move(t: Tensor) -> Tensor:
+            fixed = any(t is b for b in own)
+            # an int64 tensor exists on every device, so it shows where ``fn`` moves tensors
+            device = fn(t.new_empty(0, dtype=torch.int64)).device
+            t = t.to(widest(device)) if t.dtype == torch.float64 else t
+            wanted = keep = fn(t.new_empty(0)).dtype
+            if fixed:
+                keep = widest(device) if t.is_floating_point() else t.dtype
+            elif wanted != at_least_float32(wanted):
+                keep = at_least_float32(t.dtype)
+            if fixed and t.is_meta:  # no values to copy: they are computed or loaded afterwards
+                return torch.empty_like(t, dtype=keep, device=device)
+            done = keep == wanted and (device == t.device or not fixed)
+            return fn(t) if done else t.to(device, keep)
+
+        super()._apply(move, recurse)
+        return self

@@ -1,0 +1,262 @@
+r"""Rotary encoders: the rotation :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
+
+The orthogonal *basis* P splits the channels into planes. The *frequencies* Ω are the angles, in
+radians, by which each plane rotates per unit of each coordinate of the position r. The encoders of
+this package differ only in how they obtain P and Ω. The rotation of a plane is in
+:mod:`stringlib.kernels.rotation`.
+
+The form is general. If every real vector r is a position, then a continuous encoding has this form
+if its scores are exactly relative, if it encodes queries and keys in the same way, and if it is the
+identity at r = 0.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from stringlib.encoders.form import RotaryForm
+from stringlib.inputs import (
+    require_heads,
+    require_same_device,
+    require_same_leading,
+    require_same_tokens,
+)
+from stringlib.kernels.fast_rotation import is_short
+from stringlib.kernels.rotation import rotate_pairs, unit_phases
+from stringlib.precision import at_least_float32, without_autocast
+from stringlib.spec import Floats, Positions, checked
+
+
+class Phases(NamedTuple):
+    """Phases of positions and the basis of an encoder, computed once for many uses.
+
+    The same phases rotate queries and keys, and all layers that share the encoder can use them.
+
+    Attributes:
+        cos_sin: Cosine and sine of the angle of each pair, ``(..., heads, seq, pairs, 2)``. In the
+            interleaved layout, non-rotating channels are pairs with frequency 0. For
+            :class:`~stringlib.encoders.dense.DenseSTRING`: the matrices R(r),
+            ``(..., heads, seq, head_dim, head_dim)``.
+        basis: P, ``(heads or 1, head_dim, head_dim)``. None if P is the identity, or if queries
+            and keys are already multiplied by its transpose.
+    """
+
+    cos_sin: Tensor
+    basis: Tensor | None = None
+
+    @property
+    def turns(self) -> Tensor:
+        """The old name of ``cos_sin``."""
+        warnings.warn(
+            "turns is now called cos_sin; the old name is removed in the next version",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.cos_sin
+
+    def to(self, *args: Any, **kwargs: Any) -> Phases:
+        """Return the phases on another device or in another dtype, as ``Tensor.to`` does.
+
+        If the requested dtype is narrower than float32, the result is float32.
+        """
+        moved = self.cos_sin.to(*args, **kwargs)
+        if moved.dtype.itemsize < 4:
+            moved = self.cos_sin.to(moved.device, torch.float32)
+        return Phases(moved, None if self.basis is None else self.basis.to(moved))
+
+
+class RotaryEncoder(RotaryForm):
+    r"""Base of all encoders of the form :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
+
+    See equation :eq:`eq-string`; Schenck et al. 2025, theorem 3.4. A subclass implements
+    :meth:`frequencies` and, if P is not the identity, :meth:`basis`. A subclass that can multiply
+    by P faster than with a dense matrix also overrides :meth:`to_basis` and :meth:`from_basis`.
+
+    Shapes in all methods: ``q``, ``k`` and ``x`` are ``(..., heads, seq, head_dim)``. ``positions``
+    is an integer or floating-point tensor ``(..., seq, coord_dim)`` whose leading dimensions
+    broadcast with those of ``x``, or the result of :meth:`phases`.
+
+    Args:
+        head_dim: Number of channels of a head.
+        coord_dim: Number of coordinates of a position.
+        heads: Number of heads, each with its own P and Ω. With 1, any number of heads share them.
+        layout: How the rotating channels are paired after multiplication by the transpose of P:
+            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+    """
+
+    def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
+        """Return Pᵀx for float32 or float64 ``x``.
+
+        Args:
+            x: Vectors, ``(..., heads, seq, head_dim)``.
+            basis: P, if it is already computed. Default: :meth:`basis`.
+        """
+        return x @ (self.basis() if basis is None else basis).to(x.dtype)
+
+    def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
+        """Return Px for float32 or float64 ``x``.
+
+        Args:
+            x: Vectors, ``(..., heads, seq, head_dim)``.
+            basis: P, if it is already computed. Default: :meth:`basis`.
+        """
+        return x @ (self.basis() if basis is None else basis).to(x.dtype).mT
+
+    @checked
+    def phases(self, positions: Positions[Tensor, "... n self.coord_dim"]) -> Phases:
+        """Return the cosines and sines of the angles at given positions, for use in other calls.
+
+        :meth:`forward` and :meth:`rotate` accept the result as ``positions``, so that several calls
+        share one computation. Angles and results are float64, or float32 on a device without
+        float64. If the encoder has learned parameters, compute the phases again after each step of
+        the optimiser.
+
+        Args:
+            positions: ``(..., seq, coord_dim)``.
+
+        Returns:
+            The phases, and the basis P.
+
+        Example:
+            >>> from stringlib import RoPE
+            >>> encoder, q = RoPE(64), torch.randn(2, 6, 10, 64)
+            >>> phases = encoder.phases(torch.arange(10)[:, None])  # once, for all layers
+            >>> encoder(q, q, phases)[0].shape
+            torch.Size([2, 6, 10, 64])
+        """
+        return self._phases(positions)
+
+    @checked
+    def forward(
+        self,
+        q: Floats[Tensor, "... heads n self.head_dim"],
+        k: Floats[Tensor, "...k kv_heads keys self.head_dim"],
+        positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
+        key_positions: Positions[Tensor, "...k keys self.coord_dim"] | Phases | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        r"""Return encoded queries and keys, :math:`\mathrm{RoPE}(\Omega r)\,P^\top x` for each x.
+
+        The outer factor P of R(r) is left out, because it cancels in every product of a query and
+        a key, equation :eq:`eq-outer-basis`. Use :meth:`rotate` for R(r)x itself.
+
+        Args:
+            q: Queries, ``(..., heads, seq, head_dim)``.
+            k: Keys, ``(..., kv_heads, keys, head_dim)``. Their number of heads may differ from that
+                of the queries if the encoder has ``heads=1``, and their number of tokens if
+                ``key_positions`` is given.
+            positions: Positions of the queries, ``(..., seq, coord_dim)``, or their phases.
+            key_positions: Positions or phases of the keys, if they differ from those of the
+                queries, as with a cache or in cross-attention. Default: ``positions``.
+
+        Returns:
+            Encoded queries and keys, with the dtypes of ``q`` and ``k``.
+        """
+        phases = self._fitting("q", q, "positions", positions)
+        if key_positions is not None:
+            key_phases = self._fitting("k", k, "key_positions", key_positions, phases.basis)
+        elif isinstance(positions, Phases):
+            key_phases = phases  # what fits the queries fits keys of the same shape
+            if k.shape != q.shape or k.device != q.device:
+                self._fitting("k", k, "positions", positions)
+        else:  # the annotations do not compare keys with ``positions``
+            require_heads("k", k, self.heads)
+            require_same_tokens("k", k, "positions", positions)
+            key_phases = phases
+        shared, exact = key_phases is phases and q.dtype == k.dtype, at_least_float32(q.dtype)
+        if phases.cos_sin.dtype != exact:
+            phases = phases.to(exact)
+        key_phases = phases if shared else key_phases.to(at_least_float32(k.dtype))
+        with without_autocast(q):
+            if shared and is_short(q):
+                # with few tokens the number of calls takes the time: rotate both in one tensor
+                if q.shape == k.shape and phases.cos_sin.ndim <= q.ndim + 1:
+                    both = self._encode(torch.stack([q, k]), phases)
+                    return both[0], both[1]
+                if self.heads == 1 and q.shape[:-3] == k.shape[:-3]:
+                    both = self._encode(torch.cat([q, k], -3), phases)
+                    heads = q.shape[-3]
+                    return both.narrow(-3, 0, heads), both.narrow(-3, heads, k.shape[-3])
+            return self._encode(q, phases), self._encode(k, key_phases)
+
+    @checked
+    def rotate(
+        self,
+        x: Floats[Tensor, "... heads n self.head_dim"],
+        positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
+    ) -> Tensor:
+        """Return R(r)x, in the dtype of ``x``."""
+        phases = self._fitting("x", x, "positions", positions).to(at_least_float32(x.dtype))
+        with without_autocast(x):
+            return self._encode(x, phases, whole=True)
+
+    @property
+    def basis_first(self) -> bool:
+        """Whether :meth:`forward` first multiplies by Pᵀ, so that P can be folded into weights.
+
+        False for a subclass that overrides :meth:`forward` or ``_encode``.
+        """
+        own = type(self)
+        return (own.forward, own._encode) == (RotaryEncoder.forward, RotaryEncoder._encode)
+
+    def _phase_shape(self) -> tuple[int, int]:
+        """Return the shape of the phases of one token in one head."""
+        if self.layout == "interleaved":
+            return self.head_dim // 2, 2
+        return self.frequencies().shape[1], 2
+
+    def _own_basis(self) -> Tensor | None:
+        """Return the basis for ``Phases``: P, None for the identity.
+
+        If all heads share P, its first dimension may be 1.
+        """
+        return None if type(self).basis is RotaryForm.basis else self.basis()
+
+    def _phases(self, positions: Tensor, basis: Tensor | None = None) -> Phases:
+        """Return the phases of positions; ``basis`` is P if it is already computed."""
+        # with non-rotating channels as pairs of frequency 0, one product covers all channels
+        interleaved = self.layout == "interleaved"
+        frequencies = self._all_frequencies() if interleaved else self._own_frequencies()
+        basis = self._own_basis() if basis is None else basis
+        return Phases(unit_phases(positions, frequencies), basis)
+
+    def _fitting(
+        self,
+        x_name: str,
+        x: Tensor,
+        name: str,
+        positions: Tensor | Phases,
+        basis: Tensor | None = None,
+    ) -> Phases:
+        """Return the phases for ``x``: those of positions, or given phases after a check.
+
+        Raises:
+            ValueError: If ``x`` has the wrong number of heads, or if given phases have a shape that
+                does not fit this encoder and ``x``, or are on another device.
+        """
+        require_heads(x_name, x, self.heads)
+        if not isinstance(positions, Phases):
+            return self._phases(positions, basis)
+        shape, heads = tuple(positions.cos_sin.shape), 1 if self.heads == 1 else x.shape[-3]
+        expected = heads, x.shape[-2], *self._phase_shape()
+        if shape[-4:] != expected:
+            raise ValueError(
+                f"{name} must be phases of this encoder for the {x.shape[-2]} tokens of {x_name}, "
+                f"(..., {', '.join(map(str, expected))}), got shape {shape}"
+            )
+        require_same_device(x_name, x, name, positions.cos_sin)
+        require_same_leading(x_name, x, name, positions.cos_sin, own=4)
+        return positions
+
+    def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
+        """Return RoPE(Ωr)Pᵀx, or R(r)x if ``whole`` is True.
+
+        The phases have the dtype of the computation, float32 or float64.
+        """
+        cos_sin, basis = phases
+        y = x.to(cos_sin.dtype)
+        y = rotate_pairs(y if basis is None else self.to_basis(y, basis), cos_sin, self.layout)
+        return (self.from_basis(y, basis) if whole and basis is not None else y).to(x.dtype)
