@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from stringlib.precision import at_least_float32
 from stringlib.spec import checked
 
 
@@ -35,6 +36,7 @@ def haar_orthogonal(
     Source:
         Mezzadri, "How to generate random matrices from the classical compact groups" (2007).
     """
-    gaussian = torch.randn(*batch, size, size, generator=generator, dtype=dtype)
-    q, r = torch.linalg.qr(gaussian)
-    return q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    exact = at_least_float32(dtype)  # LAPACK has no half precision
+    q, r = torch.linalg.qr(torch.randn(*batch, size, size, generator=generator, dtype=exact))
+    return (q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)).to(dtype)

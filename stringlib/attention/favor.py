@@ -1,16 +1,23 @@
-r"""Feature map of FAVOR+: positive random features that estimate the exponential of softmax."""
+r"""Feature map of FAVOR+: positive random features that estimate the exponential of softmax.
+
+``FavorFeatures._features`` is the whole map. The product with the random rows is a matrix product
+(:mod:`stringlib.attention.dense_projections`) or a fast transform
+(:mod:`stringlib.attention.projections`).
+"""
 
 from __future__ import annotations
 
+import math
 from typing import overload
 
 import torch
 from torch import Tensor
 
+from stringlib.attention.dense_projections import drawn_dtype
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.inputs import require_floats, require_heads, require_name
-from stringlib.kernels.features import exponential, half_square
+from stringlib.kernels.features import half_square
 from stringlib.precision import at_least_float32, without_autocast
 from stringlib.spec import Floats, checked
 
@@ -139,23 +146,12 @@ class FavorFeatures(FeatureMap):
                 the same features.
 
         Returns:
-            Features, ``(..., heads, seq, m)``, in the dtype of ``x``, computed in float32 or
-            float64.
+            Features, ``(..., heads, seq, m)``, in the dtype of ``x``, but at least float32: their
+            gradients overflow in float16.
         """
         require_heads("x", x, self.heads)
-        wide, exponent = self._project(x)
-        if not self.stabilize or x.shape[-2] == 0:
-            return exponential(exponent, half_square(wide)).to(x.dtype)
-        own = exponent.detach().amax(-1, keepdim=True)
-        if is_query:
-            # ‖x‖²/2 is left out, because it cancels in the division by the maximum
-            return exponential(exponent, own).to(x.dtype)
-        largest = own - half_square(wide)
-        # The maximum is subtracted first, because this is exact for exponents close to it. If
-        # ‖x‖²/2 were subtracted first, these exponents would be rounded.
-        return exponential(exponent.sub_(own), largest.detach().amax(-2, True) - largest).to(
-            x.dtype
-        )
+        kind = "query" if is_query else "keys"
+        return self._features(x, kind if self.stabilize and x.shape[-2] else None)[0]
 
     @checked
     def scaled_keys(self, k: Floats[Tensor, "... heads n self.head_dim"]) -> tuple[Tensor, Tensor]:
@@ -171,26 +167,52 @@ class FavorFeatures(FeatureMap):
 
         Returns:
             Features, ``(..., heads, seq, m)``, of which none is above :math:`1/\sqrt m`; and their
-            scales, ``(..., heads, seq)``, in float32 or float64. The scales are the ``key_scale``
-            of :func:`~stringlib.attention.linear.linear_attention`. They have no gradient, because
-            the features already carry the gradient of the whole product.
+            scales, ``(..., heads, seq)``; both in float32 or float64. The scales are the
+            ``key_scale`` of :func:`~stringlib.attention.linear.linear_attention`. They have no
+            gradient, because the features already carry the gradient of the whole product.
         """
         require_heads("k", k, self.heads)
-        wide, exponent = self._project(k)
-        half, own = half_square(wide), exponent.detach().amax(-1, keepdim=True)
-        # half - half.detach() is 0, but it carries the gradient of ‖x‖²/2
-        features = exponential(exponent.sub_(own), half - half.detach())
-        return features.to(k.dtype), (own - half.detach()).squeeze(-1)
+        features, scale = self._features(k, "key")
+        assert scale is not None
+        return features, scale
 
-    def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x and the exponents of its features, without −‖x‖²/2, in float32 or float64."""
-        wide = along = x.to(at_least_float32(x.dtype))
+    def _features(self, x: Tensor, stabilizer: str | None) -> tuple[Tensor, Tensor | None]:
+        r"""Return the features divided by :math:`e^c`, and c: the whole map in one place.
+
+        .. math:: \phi(x)_i = \tfrac{1}{\sqrt m}\,e^{\omega_i^\top x - \|x\|^2/2 - c}
+
+        Args:
+            x: Queries or keys, ``(..., heads, seq, head_dim)``.
+            stabilizer: None for c = 0. ``"query"`` and ``"key"``: c is the largest exponent of the
+                token. ``"keys"``: c is the largest exponent of all tokens of a head.
+
+        Returns:
+            Features, ``(..., heads, seq, m)``, and for ``"key"`` c, ``(..., heads, seq)``; both in
+            float32 or float64. c has no gradient.
+        """
+        x = along = x.to(at_least_float32(x.dtype))
         if self.alpha is not None:
-            along = wide * (1 - 4 * self.alpha.to(wide.dtype)).sqrt().unsqueeze(-2)
+            along = x * (1 - 4 * self.alpha.to(x.dtype)).sqrt().unsqueeze(-2)
         with without_autocast(x):
-            exponent = self.projection.product(along)
-        exponent = torch.cat([exponent, -exponent], -1) if self.hyperbolic else exponent
-        return wide, exponent if self.alpha is None else exponent + self._offset(wide.dtype)
+            exponent = self.projection.product(along)  # ωᵢᵀx
+        if self.hyperbolic:
+            exponent = torch.cat([exponent, -exponent], -1)
+        if self.alpha is not None:
+            exponent = exponent + self._offset(x.dtype)
+        root, scale = 0.5 * math.log(exponent.shape[-1]), None  # the logarithm of √m
+        if stabilizer is None:
+            return exponent.sub_(half_square(x) + root).exp_(), None
+        top = exponent.detach().amax(-1, keepdim=True)  # c + ‖x‖²/2 of each token
+        if stabilizer == "query":  # ‖x‖²/2 cancels in the division by the maximum
+            return exponent.sub_(top + root).exp_(), None
+        # The maximum is subtracted first, because this is exact for exponents close to it.
+        exponent, half = exponent.sub_(top), half_square(x)
+        own = top - half.detach()
+        if stabilizer == "key":
+            scale, rest = own.squeeze(-1), half - half.detach()  # 0, with the gradient of ‖x‖²/2
+        else:
+            rest = own.amax(-2, keepdim=True) - top + half
+        return exponent.sub_(rest + root).exp_(), scale
 
     def _offset(self, dtype: torch.dtype) -> Tensor:
         """Return the part of the exponents that does not depend on x, ``(heads, 1, m)``.
@@ -245,7 +267,7 @@ def _fitted_alpha(mean_square: float | Tensor, heads: int, head_dim: int) -> Ten
         if mean_square < 0:
             raise ValueError(f"mean_square must be at least 0, got {mean_square}")
         alpha = optimal_alpha(float(mean_square), head_dim)
-        return torch.full((1, head_dim), alpha) if alpha else None
+        return torch.full((1, head_dim), alpha, dtype=drawn_dtype()) if alpha else None
     require_floats("mean_square", mean_square)
     if mean_square.shape not in ((head_dim,), (heads, head_dim)):
         raise ValueError(
@@ -254,5 +276,5 @@ def _fitted_alpha(mean_square: float | Tensor, heads: int, head_dim: int) -> Ten
         )
     if not ((mean_square >= 0) & mean_square.isfinite()).all():
         raise ValueError(f"mean_square must be finite and at least 0, got {mean_square}")
-    alphas = optimal_alpha(mean_square.detach().double(), 1).to(torch.get_default_dtype())
+    alphas = optimal_alpha(mean_square.detach().double(), 1).to(drawn_dtype())
     return alphas.reshape(-1, head_dim) if alphas.any() else None

@@ -1,25 +1,30 @@
-r"""Random matrices W for FAVOR+: independent, orthogonal, simplex, Hadamard and circulant rows.
+r"""Random matrices W for FAVOR+ with a fast product Wx: Hadamard and circulant rows.
 
-Every row :math:`\omega` has, exactly or approximately, the distribution :math:`\mathcal N(0, I_d)`.
-The projections differ in how rows depend on each other, which determines the variance of the
-estimate, and in the cost of the product Wx. Dependent rows form blocks of at most ``block_size``
-rows. More rows are stacked as independent blocks. Fewer rows are the first rows of one block.
+The product is computed by a fast transform where that is faster than the matrix product. See
+:mod:`stringlib.attention.dense_projections` for the base class and for dense rows.
 """
 
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.algebra.circulant import circulant
-from stringlib.algebra.haar import haar_orthogonal
 from stringlib.algebra.hadamard import fast_hadamard, hadamard, next_power
-from stringlib.inputs import require_heads
+from stringlib.attention.dense_projections import (
+    IidProjection,
+    OrthogonalProjection,
+    Projection,
+    SimplexProjection,
+    drawn_dtype,
+    lengths_of_rows,
+    random_signs,
+    simplex_scale,
+)
 from stringlib.kernels.fft import circular_convolution
-from stringlib.spec import Floats, checked
+from stringlib.precision import at_least_float32
 
 # Number of rows of a block from which on the fast transform is used instead of the matrix product.
 # The transform costs the same for some rows of a block as for all of them; the product costs only
@@ -32,147 +37,6 @@ from stringlib.spec import Floats, checked
 # - Three Hadamard transforms, CPU time on 1 thread: d = 256 2.6, 512 1.5, 1024 0.6; without
 #   gradients 1.7, 0.7, 0.5.
 FEWEST_ROWS = {"fft": 192, "hadamard": 1024}
-
-
-class Projection(nn.Module):
-    r"""Base class of random projections: a random matrix W for each head, and the product Wx.
-
-    Called on ``x`` of shape ``(..., heads, n, head_dim)``, a projection returns :math:`Wx` for each
-    token, ``(..., heads, n, num_features)``, in float32 or float64.
-
-    Args:
-        head_dim: Number of channels d of a head.
-        num_features: Number m of rows of W.
-        heads: Number of heads, each with a W of its own. With 1 (default) any number of heads
-            share one W.
-        learnable: If True, the random numbers of W, except signs and lengths of rows, are
-            parameters. If False (default), they are buffers.
-        generator: Random generator. Default: the global generator.
-    """
-
-    parts: tuple[str, ...] = ()
-    """Names of the tensors from which W is computed; with ``learnable`` the first is a parameter.
-
-    ``_draw`` returns these tensors in the same order.
-    """
-
-    @checked
-    def __init__(
-        self,
-        head_dim: int,
-        num_features: int,
-        heads: int = 1,
-        learnable: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
-        self.blocks = -(-num_features // self.block_size)
-        for i, (name, value) in enumerate(zip(self.parts, self._drawn(generator), strict=True)):
-            if learnable and i == 0:
-                self.register_parameter(name, nn.Parameter(value))
-            else:
-                self.register_buffer(name, value)
-
-    @property
-    def block_size(self) -> int:
-        """Number of rows of a full block. Rows of different blocks are independent."""
-        return self.head_dim
-
-    @torch.no_grad()
-    @checked
-    def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Resample W in place.
-
-        Args:
-            generator: Random generator, which may be on another device than the module. Default:
-                the global generator.
-        """
-        for name, value in zip(self.parts, self._drawn(generator), strict=True):
-            getattr(self, name).copy_(value)
-
-    def matrix(self) -> Tensor:
-        """Return W, ``(heads, num_features, head_dim)``."""
-        raise NotImplementedError
-
-    @checked
-    def forward(self, x: Floats[Tensor, "... heads n self.head_dim"]) -> Tensor:
-        """Return Wx for each token: in float64 if ``x`` is, in float32 for every other dtype."""
-        require_heads("x", x, self.heads)
-        return self.product(x if x.dtype == torch.float64 else x.float())
-
-    def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
-        return f"{self.head_dim}, {self.num_features}, heads={self.heads}"
-
-    def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
-        raise NotImplementedError
-
-    def product(self, x: Tensor) -> Tensor:
-        """Return Wx for ``x`` in float32 or float64, without checking its shape."""
-        weight = self.matrix().to(x.dtype)
-        # without a head dimension, if all heads share one W: a single product for the whole batch
-        return x @ (weight[0] if self.heads == 1 else weight).mT
-
-    def _drawn(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
-        with nullcontext() if generator is None else generator.device:
-            return self._draw(generator)
-
-    def _pays(self, transform: str) -> bool:
-        """Return whether the fast transform is expected to be faster than the matrix product."""
-        return min(self.num_features, self.block_size) >= FEWEST_ROWS[transform]
-
-
-class IidProjection(Projection):
-    """Independent Gaussian rows, the baseline to which other projections are compared."""
-
-    weight: Tensor
-    parts: tuple[str, ...] = ("weight",)
-
-    def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
-        shape = self.heads, self.num_features, self.head_dim
-        return (torch.randn(shape, generator=generator),)
-
-    def matrix(self) -> Tensor:
-        """Return W, ``(heads, num_features, head_dim)``."""
-        return self.weight
-
-
-class OrthogonalProjection(IidProjection):
-    r"""Orthogonal rows: a Haar random orthogonal matrix whose rows get lengths from :math:`\chi_d`.
-
-    The lengths are independent. Every row is exactly Gaussian, and the rows of a block are
-    orthogonal.
-
-    Source:
-        Yu et al. 2016, orthogonal random features.
-    """
-
-    def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
-        blocks = haar_orthogonal(self.head_dim, self.heads, self.blocks, generator=generator)
-        rows = blocks.flatten(1, 2)[:, : self.num_features]
-        return (rows * _lengths(self, self.head_dim, generator).unsqueeze(-1),)
-
-
-class SimplexProjection(OrthogonalProjection):
-    r"""Simplex rows: their directions point to the corners of a randomly rotated regular simplex.
-
-    The directions of a block are d orthogonal unit vectors from which their mean is subtracted,
-    scaled to length 1 again. Any two of them have the inner product :math:`-1/(d-1)`,
-    :eq:`eq-simplex-gram`. Every row is exactly Gaussian, as for :class:`OrthogonalProjection`, so
-    the estimate is unbiased. For a full block with independent lengths, no other joint
-    distribution of the directions gives a smaller error. For d = 1 a row is a Gaussian number.
-
-    Source:
-        Reid et al. 2023, simplex random features.
-    """
-
-    def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
-        blocks = haar_orthogonal(self.head_dim, self.heads, self.blocks, generator=generator)
-        if self.head_dim > 1:
-            blocks = _simplex_scale(self.head_dim) * (blocks - blocks.mean(-2, keepdim=True))
-        rows = blocks.flatten(1, 2)[:, : self.num_features]
-        return (rows * _lengths(self, self.head_dim, generator).unsqueeze(-1),)
 
 
 class HadamardProjection(Projection):
@@ -209,11 +73,11 @@ class HadamardProjection(Projection):
 
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
         shape = self.heads, self.blocks, 3, self.block_size
-        return _signs(shape, generator), _lengths(self, self.block_size, generator)
+        return random_signs(shape, generator), lengths_of_rows(self, self.block_size, generator)
 
     def matrix(self) -> Tensor:
         """Return W, ``(heads, num_features, head_dim)``."""
-        size, diagonals = self.block_size, self.diagonals
+        size, diagonals = self.block_size, self.diagonals.to(at_least_float32(self.diagonals.dtype))
         transform = hadamard(size, diagonals.device).to(diagonals.dtype) / math.sqrt(size)
         first, second, third = (transform * d.unsqueeze(-2) for d in diagonals.unbind(-2))
         rows = (first @ second @ third).flatten(1, 2)[:, : self.num_features, : self.head_dim]
@@ -221,7 +85,7 @@ class HadamardProjection(Projection):
 
     def product(self, x: Tensor) -> Tensor:
         """Return Wx for ``x`` in float32 or float64, by the fast transform if it is faster."""
-        if not self._pays("hadamard"):
+        if not _is_faster(self, "hadamard"):
             return super().product(x)
         y = nn.functional.pad(x, (0, self.block_size - self.head_dim)).unsqueeze(-2)
         # the three transforms are not normalised; each needs a factor 1/√D
@@ -248,7 +112,7 @@ class SimplexHadamardProjection(HadamardProjection):
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
         diagonals, lengths = super()._draw(generator)
         if self.block_size > 1:
-            diagonals[..., 0, :] *= _simplex_scale(self.block_size)
+            diagonals[..., 0, :] *= simplex_scale(self.block_size)
             diagonals[..., 0, 0] = 0
         return diagonals, lengths
 
@@ -278,7 +142,9 @@ class CirculantProjection(Projection):
 
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
         shape = self.heads, self.blocks, self.head_dim
-        return torch.randn(shape, generator=generator), _signs(shape, generator)
+        return torch.randn(shape, generator=generator, dtype=drawn_dtype()), random_signs(
+            shape, generator
+        )
 
     def matrix(self) -> Tensor:
         """Return W, ``(heads, num_features, head_dim)``."""
@@ -295,7 +161,7 @@ class CirculantProjection(Projection):
 
     def product(self, x: Tensor) -> Tensor:
         """Return Wx for ``x`` in float32 or float64, by the FFT if it is faster."""
-        if not self._pays("fft"):
+        if not _is_faster(self, "fft"):
             return super().product(x)
         return self._convolve(x)
 
@@ -343,11 +209,11 @@ class UnitCirculantProjection(CirculantProjection):
 
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
         shape = self.heads, self.blocks, self.head_dim // 2 + 1
-        phases = 2 * math.pi * torch.rand(shape, generator=generator)
+        phases = 2 * math.pi * torch.rand(shape, generator=generator, dtype=drawn_dtype())
         ends = self._ends(phases.device)
         phases = torch.where(ends, math.pi * (phases > math.pi).to(phases.dtype), phases)
-        signs = _signs((self.heads, self.blocks, self.head_dim), generator)
-        return phases, signs, _lengths(self, self.head_dim, generator)
+        signs = random_signs((self.heads, self.blocks, self.head_dim), generator)
+        return phases, signs, lengths_of_rows(self, self.head_dim, generator)
 
     def matrix(self) -> Tensor:
         """Return W, ``(heads, num_features, head_dim)``."""
@@ -358,9 +224,8 @@ class UnitCirculantProjection(CirculantProjection):
         return 2 * torch.arange(self.head_dim // 2 + 1, device=device) % self.head_dim == 0
 
     def _column(self) -> Tensor:
-        dtype = self.phases.dtype
-        wide = dtype if dtype == torch.float64 else torch.float32
-        return torch.fft.irfft(self._spectrum(wide), n=self.head_dim).to(dtype)
+        spectrum = self._spectrum(at_least_float32(self.phases.dtype))
+        return torch.fft.irfft(spectrum, n=self.head_dim)
 
     def _spectrum(self, dtype: torch.dtype) -> Tensor:
         phases = self.phases.to(dtype)
@@ -395,7 +260,7 @@ class SimplexCirculantProjection(UnitCirculantProjection):
         if self.head_dim == 1:
             return spectrum
         mean = torch.arange(spectrum.shape[-1], device=spectrum.device) == 0
-        return _simplex_scale(self.head_dim) * spectrum.masked_fill(mean, 0)
+        return simplex_scale(self.head_dim) * spectrum.masked_fill(mean, 0)
 
 
 PROJECTIONS: dict[str, type[Projection]] = {
@@ -411,20 +276,6 @@ PROJECTIONS: dict[str, type[Projection]] = {
 """Projections by name. Each value is a subclass of :class:`Projection`."""
 
 
-def _signs(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
-    bits = torch.randint(0, 2, shape, generator=generator)
-    return (2 * bits - 1).to(torch.get_default_dtype())
-
-
-def _simplex_scale(size: int) -> float:
-    """Return the factor that restores length 1 after the mean of unit vectors is subtracted.
-
-    The vectors are ``size`` orthogonal unit vectors.
-    """
-    return math.sqrt(size / (size - 1))
-
-
-def _lengths(projection: Projection, size: int, generator: torch.Generator | None) -> Tensor:
-    """Return random lengths of all rows, χ with ``size`` degrees of freedom, ``(heads, m)``."""
-    shape = projection.heads, projection.num_features, size
-    return torch.randn(shape, generator=generator).norm(dim=-1)
+def _is_faster(projection: Projection, transform: str) -> bool:
+    """Return whether the fast transform is expected to be faster than the matrix product."""
+    return min(projection.num_features, projection.block_size) >= FEWEST_ROWS[transform]

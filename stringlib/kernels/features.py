@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -26,16 +25,6 @@ def unit(x: Tensor) -> Tensor:
     """
     square = 2 * half_square(x)
     return x / square.masked_fill(square == 0, 1).clamp(min=1e-24).sqrt()
-
-
-def exponential(exponent: Tensor, left_out: Tensor) -> Tensor:
-    """Return exp(exponent − left_out)/√m, computed in place in ``exponent``.
-
-    Args:
-        exponent: ``(..., m)``. It is overwritten by the result.
-        left_out: Number that is subtracted from the exponents, of a shape that broadcasts.
-    """
-    return exponent.sub_(left_out + 0.5 * math.log(exponent.shape[-1])).exp_()
 
 
 def elu_plus_one(x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -155,10 +156,15 @@ def gradients_are_the_derivatives(case: Mapped, run: Mode) -> None:
     each_close(found, expected, 1e-11, "a gradient")
 
 
+HALF = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+"""Largest accepted error of attention in half precision, relative to the largest number."""
+
+
 @FEATURE_MAP.holds()
-def half_precision_rounds_features_once_and_autocast_never(case: Mapped, run: Mode) -> None:
+def half_precision_rounds_features_at_most_once_and_autocast_never(case: Mapped, run: Mode) -> None:
+    """Check that features have the dtype of the vectors or float32."""
     phi = case.make().float()
-    for dtype in (torch.bfloat16, torch.float16):
+    for dtype in HALF:
         x = case.tokens(2).to(dtype)
         for is_query in (True, False):
 
@@ -166,13 +172,41 @@ def half_precision_rounds_features_once_and_autocast_never(case: Mapped, run: Mo
                 return phi(x, is_query)
 
             wide, got = run(features, x.float()), run(features, x)
-            close(got, wide.to(dtype), 0.0, f"a feature in {dtype}")
+            true(got.dtype in (dtype, torch.float32), f"features of {dtype} are {got.dtype}")
+            close(got, wide.to(got.dtype), 0.0, f"a feature in {dtype}")
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 close(run(features, x.float()), wide, 0.0, "a feature under autocast")
         narrow, scale = phi.scaled_keys(x)
-        true(narrow.dtype == dtype, f"features of {dtype} must be {dtype}, got {narrow.dtype}")
+        true(narrow.dtype in (dtype, torch.float32), f"features of {dtype} are {narrow.dtype}")
         wide_enough = scale is None or scale.dtype == torch.float32
         true(wide_enough, "a key_scale must be float32 or wider")
+
+
+@FEATURE_MAP.holds()
+def half_precision_attends_and_learns_as_float32_does(case: Mapped, run: Mode) -> None:
+    """Check attention and its gradients for vectors of several lengths.
+
+    The map and the vectors are rounded to half precision first, so that both computations start
+    from the same numbers.
+    """
+    for length in (1.0, 4.0, 12.0):
+        for dtype, limit in HALF.items():
+            narrow = case.make().to(dtype)
+            wide = copy.deepcopy(narrow).float()
+            q, k, v = (x.to(dtype) for x in case.qkv(30))
+            q, k = (length * x / x.float().norm(dim=-1, keepdim=True).to(dtype) for x in (q, k))
+            found = []
+            for phi, used, mode in ((wide, torch.float32, EAGER), (narrow, dtype, run)):
+                leaves = [x.to(used).requires_grad_() for x in (q, k, v)]
+                out = mode(lambda q, k, v, phi=phi: case.attend(phi, q, k, v), *leaves)
+                true(out.dtype == used, f"attention in {used} must be {used}, got {out.dtype}")
+                found.append([out, *mode.gradients(out.float(), leaves)])
+            for want, got in zip(*found, strict=True):
+                what = f"attention in {dtype}, or a gradient, for vectors of length {length}"
+                known = want.isfinite()  # without a stabiliser float32 may overflow too
+                true(bool(got[known].isfinite().all()), f"{what}, must be finite as in float32")
+                got, want = (x.float().where(known, 0) for x in (got, want))
+                close(got, want, limit * max(want.abs().max().item(), 1.0), what)
 
 
 @FEATURE_MAP.holds()

@@ -1,0 +1,185 @@
+r"""Random matrices W for FAVOR+, with the product Wx: independent, orthogonal and simplex rows.
+
+Every row :math:`\omega` has, exactly or approximately, the distribution :math:`\mathcal N(0, I_d)`.
+The projections differ in how rows depend on each other, which determines the variance of the
+estimate, and in the cost of the product Wx. Dependent rows form blocks of at most ``block_size``
+rows. More rows are stacked as independent blocks. Fewer rows are the first rows of one block.
+:mod:`stringlib.attention.projections` contains rows with a fast product, and all names.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from stringlib.algebra.haar import haar_orthogonal
+from stringlib.inputs import require_heads
+from stringlib.precision import at_least_float32
+from stringlib.spec import Floats, checked
+
+
+class Projection(nn.Module):
+    r"""Base class of random projections: a random matrix W for each head, and the product Wx.
+
+    Called on ``x`` of shape ``(..., heads, n, head_dim)``, a projection returns :math:`Wx` for each
+    token, ``(..., heads, n, num_features)``, in float32 or float64.
+
+    Args:
+        head_dim: Number of channels d of a head.
+        num_features: Number m of rows of W.
+        heads: Number of heads, each with a W of its own. With 1 (default) any number of heads
+            share one W.
+        learnable: If True, the random numbers of W, except signs and lengths of rows, are
+            parameters. If False (default), they are buffers.
+        generator: Random generator. Default: the global generator.
+    """
+
+    parts: tuple[str, ...] = ()
+    """Names of the tensors from which W is computed; with ``learnable`` the first is a parameter.
+
+    ``_draw`` returns these tensors in the same order.
+    """
+
+    @checked
+    def __init__(
+        self,
+        head_dim: int,
+        num_features: int,
+        heads: int = 1,
+        learnable: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.head_dim, self.num_features, self.heads = head_dim, num_features, heads
+        self.blocks = -(-num_features // self.block_size)
+        for i, (name, value) in enumerate(zip(self.parts, self._drawn(generator), strict=True)):
+            if learnable and i == 0:
+                self.register_parameter(name, nn.Parameter(value))
+            else:
+                self.register_buffer(name, value)
+
+    @property
+    def block_size(self) -> int:
+        """Number of rows of a full block. Rows of different blocks are independent."""
+        return self.head_dim
+
+    @torch.no_grad()
+    @checked
+    def redraw(self, generator: torch.Generator | None = None) -> None:
+        """Resample W in place.
+
+        Args:
+            generator: Random generator, which may be on another device than the module. Default:
+                the global generator.
+        """
+        for name, value in zip(self.parts, self._drawn(generator), strict=True):
+            getattr(self, name).copy_(value)
+
+    def matrix(self) -> Tensor:
+        """Return W, ``(heads, num_features, head_dim)``."""
+        raise NotImplementedError
+
+    @checked
+    def forward(self, x: Floats[Tensor, "... heads n self.head_dim"]) -> Tensor:
+        """Return Wx for each token: in float64 if ``x`` is, in float32 for every other dtype."""
+        require_heads("x", x, self.heads)
+        return self.product(x if x.dtype == torch.float64 else x.float())
+
+    def extra_repr(self) -> str:
+        """Describe the arguments in ``repr``."""
+        return f"{self.head_dim}, {self.num_features}, heads={self.heads}"
+
+    def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def product(self, x: Tensor) -> Tensor:
+        """Return Wx for ``x`` in float32 or float64, without checking its shape."""
+        weight = self.matrix().to(x.dtype)
+        # without a head dimension, if all heads share one W: a single product for the whole batch
+        return x @ (weight[0] if self.heads == 1 else weight).mT
+
+    def _drawn(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        with nullcontext() if generator is None else generator.device:
+            return self._draw(generator)
+
+
+class IidProjection(Projection):
+    """Independent Gaussian rows, the baseline to which other projections are compared."""
+
+    weight: Tensor
+    parts: tuple[str, ...] = ("weight",)
+
+    def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        shape = self.heads, self.num_features, self.head_dim
+        return (torch.randn(shape, generator=generator, dtype=drawn_dtype()),)
+
+    def matrix(self) -> Tensor:
+        """Return W, ``(heads, num_features, head_dim)``."""
+        return self.weight
+
+
+class OrthogonalProjection(IidProjection):
+    r"""Orthogonal rows: a Haar random orthogonal matrix whose rows get lengths from :math:`\chi_d`.
+
+    The lengths are independent. Every row is exactly Gaussian, and the rows of a block are
+    orthogonal.
+
+    Source:
+        Yu et al. 2016, orthogonal random features.
+    """
+
+    def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        rows = self._directions(generator).flatten(1, 2)[:, : self.num_features]
+        return (rows * lengths_of_rows(self, self.head_dim, generator).unsqueeze(-1),)
+
+    def _directions(self, generator: torch.Generator | None) -> Tensor:
+        """Return the rows of all blocks before they get lengths, ``(heads, blocks, d, d)``."""
+        sizes = self.head_dim, self.heads, self.blocks
+        return haar_orthogonal(*sizes, generator=generator, dtype=drawn_dtype())
+
+
+class SimplexProjection(OrthogonalProjection):
+    r"""Simplex rows: their directions point to the corners of a randomly rotated regular simplex.
+
+    The directions of a block are d orthogonal unit vectors from which their mean is subtracted,
+    scaled to length 1 again. Any two of them have the inner product :math:`-1/(d-1)`,
+    :eq:`eq-simplex-gram`. Every row is exactly Gaussian, as for :class:`OrthogonalProjection`, so
+    the estimate is unbiased. For a full block with independent lengths, no other joint
+    distribution of the directions gives a smaller error. For d = 1 a row is a Gaussian number.
+
+    Source:
+        Reid et al. 2023, simplex random features.
+    """
+
+    def _directions(self, generator: torch.Generator | None) -> Tensor:
+        blocks = super()._directions(generator)
+        if self.head_dim == 1:
+            return blocks
+        return simplex_scale(self.head_dim) * (blocks - blocks.mean(-2, keepdim=True))
+
+
+def drawn_dtype() -> torch.dtype:
+    """Return the dtype of random numbers: the default dtype, but at least float32."""
+    return at_least_float32(torch.get_default_dtype())
+
+
+def random_signs(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+    """Return random signs, 1 or −1."""
+    return (2 * torch.randint(0, 2, shape, generator=generator) - 1).to(drawn_dtype())
+
+
+def simplex_scale(size: int) -> float:
+    """Return the factor that restores length 1 after the mean of unit vectors is subtracted.
+
+    The vectors are ``size`` orthogonal unit vectors.
+    """
+    return math.sqrt(size / (size - 1))
+
+
+def lengths_of_rows(projection: Projection, size: int, generator: torch.Generator | None) -> Tensor:
+    """Return random lengths of all rows, χ with ``size`` degrees of freedom, ``(heads, m)``."""
+    shape = projection.heads, projection.num_features, size
+    return torch.randn(shape, generator=generator, dtype=drawn_dtype()).norm(dim=-1)
