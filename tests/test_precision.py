@@ -157,3 +157,31 @@ def test_what_comes_back_from_such_a_device_is_exact_again(monkeypatch) -> None:
         encoder.to("cpu")
         assert torch.equal(encoder.basis(), want[0])
         assert torch.equal(encoder.frequencies(), want[1])
+
+
+FIXED = {
+    "rope": lambda: RoPE(16),
+    "half layout": lambda: RoPE(16, heads=3, layout="half"),
+    "axial": lambda: AxialRoPE(16, 2),
+    "sinusoidal": lambda: Sinusoidal(16),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", FIXED)
+def test_rounding_the_buffers_does_not_round_fixed_frequencies(name, dtype):
+    """A wrapper casts buffers behind the module's back; ``to`` of the module asks the module."""
+    exact, converted, wrapped = FIXED[name](), FIXED[name]().to(dtype), FIXED[name]()
+    for buffer in wrapped.buffers():
+        buffer.data = buffer.data.to(dtype)
+    assert all(b.dtype == dtype for b in wrapped.buffers())
+    for module in (converted, wrapped):
+        rope, want = getattr(module, "rope", module), getattr(exact, "rope", exact)
+        positions = torch.full((1, want.coord_dim), 4039)
+        assert torch.equal(rope.frequencies(), want.frequencies())
+        assert torch.equal(rope.phases(positions).cos_sin, want.phases(positions).cos_sin)
+        q = torch.randn(want.heads, 1, 16)
+        assert torch.equal(rope(q, q, positions)[0], want(q, q, positions)[0])
+        if module is not rope:
+            x = torch.zeros(1, 16, dtype=dtype)
+            assert torch.equal(module(x, positions), exact(x, positions))

@@ -15,7 +15,7 @@ from stringlib.by_name import by_name
 from stringlib.encoders.string import STRING
 from stringlib.inputs import Layout
 from stringlib.kernels.rotation import geometric_frequencies
-from stringlib.precision import widen
+from stringlib.precision import widen, widest
 from stringlib.spec import Even, Floats, Positive, checked
 
 
@@ -60,6 +60,18 @@ class GeometricRoPE(STRING):
     def base(self) -> float:
         """The base of the frequencies; it cannot be changed after construction."""
         return self._base
+
+    def frequencies(self) -> Tensor:
+        """Return Ω, float64, ``(heads, pairs, coord_dim)``. Do not change it in place.
+
+        A wrapper that casts buffers, such as FSDP with ``buffer_dtype=torch.bfloat16``, rounds the
+        stored frequencies. They are then computed from the base again in each call.
+        """
+        stored = self._frequencies
+        if stored.dtype == torch.float64 or stored.dtype == widest(stored.device):
+            return stored
+        exact = _frequencies(self.head_dim // 2, self.coord_dim, self._base)
+        return exact.to(stored.device, widest(stored.device)).expand(self.heads, -1, -1)
 
     def _refill(self) -> None:
         """Compute the frequencies again."""

@@ -80,6 +80,15 @@ class RotaryEncoder(RotaryForm):
     is an integer or floating-point tensor ``(..., seq, coord_dim)`` whose leading dimensions
     broadcast with those of ``x``, or the result of :meth:`phases`.
 
+    ``.half()`` and ``.bfloat16()`` leave frequencies in float32 or float64, because rounded
+    frequencies give wrong angles at large distances. A wrapper such as FSDP casts parameters
+    without asking the module, and rounds learned frequencies:
+    ``MixedPrecisionPolicy(param_dtype=torch.bfloat16)`` changes angles by several radians at a
+    distance of 4,000. Give ``fully_shard`` the argument
+    ``ignored_params=set(encoder.parameters())``, and average the gradients of these parameters
+    over the processes yourself, because FSDP does not. The fixed frequencies of RoPE are computed
+    from their base if a wrapper has rounded them.
+
     Args:
         head_dim: Number of channels of a head.
         coord_dim: Number of coordinates of a position.
