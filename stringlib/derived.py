@@ -15,28 +15,28 @@ class Derived(nn.Module):
     Non-persistent buffers are not in the ``state_dict``, so loading does not restore them. After
     ``load_state_dict(assign=True)`` into a module on the meta device they would still have no
     memory, and after ``to_empty`` they would have arbitrary values. This class therefore calls
-    ``_refill()`` after each such operation. If several modules share this module, ``to_empty``
-    is applied to it several times, and the buffers are computed each time.
+    :meth:`reset_non_persistent_buffers` after each such operation. If several modules share this
+    module, ``to_empty`` is applied to it several times, and the buffers are computed each time.
     """
 
-    def _refill(self) -> None:
+    def reset_non_persistent_buffers(self) -> None:
         """Compute the values of the non-persistent buffers; subclasses override this method."""
 
     @property
-    def _refills(self) -> bool:
-        return type(self)._refill is not Derived._refill
+    def _resets(self) -> bool:
+        return type(self).reset_non_persistent_buffers is not Derived.reset_non_persistent_buffers
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert the module, then compute its non-persistent buffers again.
 
-        So the buffers are accurate in the new dtype. If a subclass does not override ``_refill``,
-        its non-persistent buffers cannot be computed, so their values are copied, even by
-        ``to_empty``.
+        So the buffers are accurate in the new dtype. If a subclass does not override
+        :meth:`reset_non_persistent_buffers`, its non-persistent buffers cannot be computed, so
+        their values are copied, even by ``to_empty``.
 
         Raises:
             RuntimeError: If such buffers are on the meta device and so have no values to copy.
         """
-        own = [] if self._refills else [self._buffers[n] for n in self._non_persistent_buffers_set]
+        own = [] if self._resets else [self._buffers[n] for n in self._non_persistent_buffers_set]
 
         def move(t: Tensor) -> Tensor:
             if not any(t is given for given in own):
@@ -50,7 +50,7 @@ class Derived(nn.Module):
             return t.to(like.device, like.dtype)
 
         super()._apply(move, recurse)
-        self._refill()
+        self.reset_non_persistent_buffers()
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -62,8 +62,8 @@ class Derived(nn.Module):
         own = self.__dict__.get("_non_persistent_buffers_set", ())
         held = self._buffers[name] if name in own else None
         super().__setattr__(name, value)
-        if self._refills and held is not None and held.is_meta and isinstance(value, Tensor):
-            self._refill()
+        if self._resets and held is not None and held.is_meta and isinstance(value, Tensor):
+            self.reset_non_persistent_buffers()
 
     def _load_from_state_dict(
         self,
@@ -74,7 +74,7 @@ class Derived(nn.Module):
     ) -> None:
         """Load a state; with ``assign=True`` also allocate and compute non-persistent buffers."""
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
-        if not self._refills or not local_metadata.get("assign_to_params_buffers"):
+        if not self._resets or not local_metadata.get("assign_to_params_buffers"):
             return
         tensors = [*self._parameters.values(), *self._buffers.values()]
         loaded = (t.device for t in tensors if t is not None and not t.is_meta)
@@ -83,4 +83,4 @@ class Derived(nn.Module):
             buffer = self._buffers[name]
             if buffer is not None and buffer.is_meta:
                 self._buffers[name] = torch.empty_like(buffer, device=device)
-        self._refill()
+        self.reset_non_persistent_buffers()

@@ -143,9 +143,9 @@ def require_places(name: str, x: Tensor, positions: Tensor | None, own: int = 2)
 def require_log_decay(name: str, x: Tensor) -> None:
     """Raise ``ValueError`` if a log decay is above 0, which means a decay factor above 1.
 
-    The values are checked only where :func:`may_look` is True.
+    The values are checked only where :func:`can_inspect` is True.
     """
-    if finds(x, lambda x: x.amax() > 0):
+    if any_eager(x, lambda x: x.amax() > 0):
         raise ValueError(
             f"{name} must be at most 0, the logarithm of a factor up to 1, got "
             f"{x.max().item():g}; write factor.log()"
@@ -200,21 +200,21 @@ def per_head(
     return mask
 
 
-def is_known(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
+def all_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
     """Return whether all values pass a test, or False if they cannot be inspected.
 
     Values are not inspected on a GPU, where this would synchronise, or in compiled code, where it
     would break the graph. Under ``vmap`` there is no single result, so False is returned.
     """
-    return may_look(x) and _answer(lambda: test(x.detach()).all())
+    return can_inspect(x) and _answer(lambda: test(x.detach()).all())
 
 
-def finds(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
+def any_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
     """Return whether any value passes a test, or False if the values cannot be inspected.
 
-    See :func:`is_known` for these cases.
+    See :func:`all_eager` for these cases.
     """
-    return may_look(x) and _answer(lambda: test(x.detach()).any())
+    return can_inspect(x) and _answer(lambda: test(x.detach()).any())
 
 
 def _answer(ask: Callable[[], Tensor]) -> bool:
@@ -224,7 +224,7 @@ def _answer(ask: Callable[[], Tensor]) -> bool:
         return False
 
 
-def may_look(x: Tensor) -> bool:
+def can_inspect(x: Tensor) -> bool:
     """Return whether values can be inspected: on the CPU, outside compiled code."""
     return _looks and x.device.type == "cpu" and has_values(x)
 

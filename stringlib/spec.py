@@ -60,7 +60,14 @@ from typing import (
 import torch
 from torch import Tensor
 
-from stringlib.inputs import INTEGERS, common_shape, finds, kind_of, require_log_decay, require_name
+from stringlib.inputs import (
+    INTEGERS,
+    any_eager,
+    common_shape,
+    kind_of,
+    require_log_decay,
+    require_name,
+)
 
 __all__ = ["Count0", "Even", "NotNegative", "Positive", "Scale", "Share", "Whole", "at_least"]
 __all__ += ["checked", "require"]
@@ -135,7 +142,7 @@ def require_exact(name: str, positions: Tensor) -> None:
     dtype = positions.dtype
     if dtype.is_floating_point and dtype.itemsize < 4:
         exact = 2 / torch.finfo(dtype).eps
-        if finds(positions, lambda x: x.abs() > exact):
+        if any_eager(positions, lambda x: x.abs() > exact):
             raise ValueError(
                 f"{name} must be within ±{exact:g} in {dtype}, which does not hold every "
                 "whole number beyond, got larger ones: give integers or float32"

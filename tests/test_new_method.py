@@ -36,7 +36,7 @@ class Halving(RelativeBias):
     def at(self, distances: Tensor) -> Tensor:
         return -0.7 * distances.abs().double().expand(self.heads, -1)
 
-    def _refill(self) -> None:
+    def reset_non_persistent_buffers(self) -> None:
         """Hold nothing."""
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from stringlib.attention.decay import with_features
 from stringlib.attention.weights import LinearState, PositionWeight, WeightedSums
-from stringlib.inputs import common_shape, finds
+from stringlib.inputs import any_eager, common_shape
 from stringlib.kernels.delta import delta_sums
 from stringlib.kernels.features import unit
 from stringlib.kernels.recurrence import Mode
@@ -177,7 +177,7 @@ class DeltaWeight(ReplacingWeight):
 
 def _require_rates(beta: Tensor) -> None:
     """Raise ``ValueError`` if a rate on the CPU is less than 0 or greater than 2."""
-    if finds(beta, lambda x: (x.amin() < 0) | (x.amax() > 2)):
+    if any_eager(beta, lambda x: (x.amin() < 0) | (x.amax() > 2)):
         raise ValueError(
             "beta must be from 0, which writes nothing, to 2, which reflects, "
             f"got {beta.min().item():g} to {beta.max().item():g}"

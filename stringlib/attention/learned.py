@@ -36,7 +36,8 @@ class RetNetDecay(DecayWeight):
     def __init__(self, heads: int) -> None:
         super().__init__(retnet_log_decay(heads))
 
-    def _refill(self) -> None:
+    def reset_non_persistent_buffers(self) -> None:
+        """Compute the decays again."""
         self.log_decay.copy_(retnet_log_decay(len(self.log_decay)))
 
 

@@ -15,10 +15,16 @@ from torch import Tensor
 from stringlib.attention.weights import ConstantWeight, LinearState, PositionWeight, WeightedSums
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import (
+    all_eager as is_known,
+)
+from stringlib.inputs import (
+    any_eager as finds,
+)
+from stringlib.inputs import (
+    can_inspect as may_look,
+)
+from stringlib.inputs import (
     common_shape,
-    finds,
-    is_known,
-    may_look,
     per_head,
     require_kind_of_state,
 )

@@ -15,7 +15,7 @@ from stringlib.attention.weights import (
     common_scale,
 )
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.inputs import common_shape, is_known
+from stringlib.inputs import all_eager, common_shape
 from stringlib.kernels.fft import toeplitz_sizes
 from stringlib.kernels.toeplitz import excess, toeplitz_by_fft, toeplitz_by_tiles
 from stringlib.precision import at_least_float32
@@ -213,7 +213,7 @@ def _is_near(logs: Tensor, dtype: torch.dtype) -> bool:
     Values are inspected on the CPU only; elsewhere the result is False.
     """
     bound = 0.35 * math.log(torch.finfo(dtype).max)
-    return is_known(logs, lambda x: (x.abs() <= bound) | (x == -math.inf))
+    return all_eager(logs, lambda x: (x.abs() <= bound) | (x == -math.inf))
 
 
 def _is_flat(bias: Tensor, dtype: torch.dtype) -> bool:
@@ -222,7 +222,7 @@ def _is_flat(bias: Tensor, dtype: torch.dtype) -> bool:
     Values are inspected on the CPU only; elsewhere the result is False.
     """
     dims, span = tuple(range(1, bias.ndim)), FLAT[dtype]
-    return is_known(bias, lambda x: x >= x.amax(dims, keepdim=True) - span)
+    return all_eager(bias, lambda x: x >= x.amax(dims, keepdim=True) - span)
 
 
 class BiasWeight(PositionWeight):

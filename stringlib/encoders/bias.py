@@ -41,7 +41,7 @@ class ALiBi(RelativeBias):
     def __init__(self, heads: int) -> None:
         super().__init__(heads)
         self.register_buffer("slopes", torch.empty(self.heads), persistent=False)
-        self._refill()
+        self.reset_non_persistent_buffers()
 
     @checked
     def at(self, distances: Reals[Tensor, "n"]) -> Tensor:
@@ -49,7 +49,8 @@ class ALiBi(RelativeBias):
         slopes = self.slopes.to(at_least_float32(self.slopes.dtype))
         return (-slopes[:, None] * distances.abs().to(slopes.dtype)).to(self.slopes.dtype)
 
-    def _refill(self) -> None:
+    def reset_non_persistent_buffers(self) -> None:
+        """Compute the slopes again."""
         power = 1 << (self.heads.bit_length() - 1)
         slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
         slopes += [2 ** (-4 * h / power) for h in range(1, 2 * (self.heads - power), 2)]
@@ -114,7 +115,7 @@ class T5Bias(RelativeBias):
         self.weight = nn.Parameter(torch.empty(self.num_buckets, self.heads))
         whole = torch.empty(self._side - 1, dtype=torch.int64)
         self.register_buffer("boundaries", whole, persistent=False)
-        self._refill()
+        self.reset_non_persistent_buffers()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -141,7 +142,7 @@ class T5Bias(RelativeBias):
             f"max_distance={self.max_distance}, bidirectional={self.bidirectional}"
         )
 
-    def _refill(self) -> None:
+    def reset_non_persistent_buffers(self) -> None:
         """Set ``boundaries`` to the smallest distance of each bucket except the first."""
         exact, far = self._side // 2, self._side - self._side // 2
 

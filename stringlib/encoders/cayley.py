@@ -11,7 +11,7 @@ from stringlib.algebra.skew import cayley, sparse_skew, support_count, upper_sup
 from stringlib.by_name import by_name
 from stringlib.encoders.mixed import MixedRoPE
 from stringlib.encoders.rotary import RotaryEncoder
-from stringlib.inputs import finds
+from stringlib.inputs import any_eager
 from stringlib.kernels.rotation import geometric_frequencies
 from stringlib.precision import wide_parameter, widen
 from stringlib.spec import Share, checked
@@ -99,14 +99,14 @@ class CayleySTRING(RotaryEncoder):
         """Return the arguments that ``repr`` shows."""
         return f"{super().extra_repr()}, density={self.density:g}"
 
-    def _refill(self) -> None:
+    def reset_non_persistent_buffers(self) -> None:
         """Draw the indices again if they are not valid, as after ``to_empty``."""
 
         def misplaced(support: Tensor) -> Tensor:
             rows, columns = support
             return (rows < 0) | (rows >= columns) | (columns >= self.head_dim)
 
-        if finds(self.support, misplaced):
+        if any_eager(self.support, misplaced):
             self.support.copy_(upper_support(self.head_dim, self.density))
 
     def _own_basis(self) -> Tensor | None:

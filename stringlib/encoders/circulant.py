@@ -123,7 +123,7 @@ class CirculantSTRING(RotaryEncoder):
         """Return the sizes that ``repr`` shows."""
         return f"{super().extra_repr()}, block_size={self.block_size}"
 
-    def _refill(self) -> None:
+    def reset_non_persistent_buffers(self) -> None:
         """Compute the basis again."""
         self._basis.copy_(self._block_basis())
 

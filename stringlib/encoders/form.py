@@ -17,7 +17,7 @@ from stringlib.algebra.skew import planar_skew
 from stringlib.by_name import by_name
 from stringlib.derived import Derived
 from stringlib.inputs import Layout, kind_of
-from stringlib.kernels.rotation import pair_up, rotate_pairs, unit_phases, unpair
+from stringlib.kernels.rotation import deinterleave, interleave, rotate_pairs, unit_phases
 from stringlib.precision import at_least_float32, widen, widest
 from stringlib.spec import Floats, Positions, checked
 
@@ -253,9 +253,9 @@ class RotaryForm(Derived):
         frequencies, half = self._own_frequencies(), self.head_dim // 2
         pairs = frequencies.shape[-2]
         channels = torch.arange(self.head_dim, device=frequencies.device)
-        turning = pair_up(channels[: 2 * pairs], self.layout)
+        turning = interleave(channels[: 2 * pairs], self.layout)
         still = channels[2 * pairs : 2 * half].unflatten(0, (-1, 2))
-        return torch.cat([unpair(torch.cat([turning, still]), layout), channels[2 * half :]])
+        return torch.cat([deinterleave(torch.cat([turning, still]), layout), channels[2 * half :]])
 
     def _matrices(self, positions: Tensor) -> Tensor:
         phases = unit_phases(positions, self._own_frequencies()).unsqueeze(-3)

@@ -73,7 +73,7 @@ class GeometricRoPE(STRING):
         exact = _frequencies(self.head_dim // 2, self.coord_dim, self._base)
         return exact.to(stored.device, widest(stored.device)).expand(self.heads, -1, -1)
 
-    def _refill(self) -> None:
+    def reset_non_persistent_buffers(self) -> None:
         """Compute the frequencies again."""
         self._frequencies.copy_(_frequencies(self.head_dim // 2, self.coord_dim, self._base))
 

@@ -259,7 +259,8 @@ class DynamicNTK(Derived):
         self.scale, self.length = float(scale), int(length)
         self.register_buffer("longest", torch.tensor(self.length), persistent=False)
 
-    def _refill(self) -> None:
+    def reset_non_persistent_buffers(self) -> None:
+        """Forget the longest text."""
         self.longest.fill_(self.length)
 
     def forward(self, frequencies: Tensor, scale: float, length: Tensor) -> tuple[Tensor, Any]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import Layout
-from stringlib.kernels.rotation import pair_up, unpair
+from stringlib.kernels.rotation import deinterleave, interleave
 from stringlib.spec import Floats, checked
 
 
@@ -61,7 +61,7 @@ def to_layout(
     if not 0 < 2 * pairs <= head_dim:
         raise ValueError(f"pairs must be from 1 to {head_dim // 2}, got {pairs}")
     rows = torch.arange(head_dim, device=weight.device)
-    moved = unpair(pair_up(rows[: 2 * pairs], source), target)
+    moved = deinterleave(interleave(rows[: 2 * pairs], source), target)
     order = torch.cat([moved, rows[2 * pairs :]])
     return weight.unflatten(0, (-1, head_dim))[:, order].flatten(0, 1)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.encoders.string import STRING
-from stringlib.kernels.rotation import pair_up
+from stringlib.kernels.rotation import interleave
 from stringlib.precision import at_least_float32, widen
 from stringlib.spec import Floats, checked, require
 
@@ -228,7 +228,7 @@ def _pairs_first(encoder: RotaryEncoder) -> Tensor:
     basis = encoder.basis().detach()
     order = torch.arange(encoder.head_dim, device=basis.device)
     turning = 2 * encoder.frequencies().shape[-2]
-    pairs = pair_up(order[:turning], encoder.layout)
+    pairs = interleave(order[:turning], encoder.layout)
     return basis[..., torch.cat([pairs.flatten(), order[turning:]])]
 
 

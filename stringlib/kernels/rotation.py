@@ -87,7 +87,7 @@ def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tens
     return torch.stack([a * cos - b * sin, a * sin + b * cos], pair).flatten(-2)
 
 
-def pair_up(channels: Tensor, layout: str) -> Tensor:
+def interleave(channels: Tensor, layout: str) -> Tensor:
     """Return channels grouped into pairs along the first dimension, ``(pairs, 2, ...)``.
 
     Args:
@@ -100,13 +100,13 @@ def pair_up(channels: Tensor, layout: str) -> Tensor:
     return channels.unflatten(0, (2, -1)).transpose(0, 1)
 
 
-def unpair(pairs: Tensor, layout: str) -> Tensor:
+def deinterleave(pairs: Tensor, layout: str) -> Tensor:
     """Return pairs of channels as single channels, ``(2 * pairs, ...)``.
 
-    It is the inverse of :func:`pair_up`.
+    It is the inverse of :func:`interleave`.
 
     Args:
         pairs: ``(pairs, 2, ...)``.
-        layout: As for :func:`pair_up`.
+        layout: As for :func:`interleave`.
     """
     return (pairs if layout == "interleaved" else pairs.transpose(0, 1)).flatten(0, 1)
