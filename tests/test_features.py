@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import FavorFeatures, linear_attention
+from stringlib import FEATURES, FavorFeatures, MultiHeadAttention, linear_attention
 from stringlib.attention.favor import optimal_alpha
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.kernels.features import elu_plus_one, half_square, unit
@@ -236,3 +236,49 @@ def test_unit_vectors_and_their_gradients_beside_zero() -> None:
     (second,) = torch.autograd.grad(first.square().sum(), zero)
     assert torch.equal(second, torch.zeros_like(zero))
     assert torch.equal(torch.func.jvp(unit, (zero.detach(),), (first.detach(),))[1], first)
+
+
+RANDOM = [name for name in FEATURES if name.startswith(("favor", "hyperbolic"))]
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_a_layer_learns_in_float16_as_in_float32(name: str) -> None:
+    """With logits of rms 12, gradients of the features themselves exceed the range of float16."""
+    torch.manual_seed(0)
+    half = MultiHeadAttention(64, 2, attention=name, causal=True).half()
+    wide = copy.deepcopy(half).float()
+    x = (6 * torch.randn(2, 300, 64)).half()
+    found = []
+    for layer in (half, wide):
+        leaf = x.to(layer.to_q.weight.dtype).requires_grad_()
+        out = layer(leaf)
+        assert out.dtype == leaf.dtype
+        found.append((out, *torch.autograd.grad(out.float().mean(), leaf)))
+    for got, want in zip(*found, strict=True):
+        assert (got.float() - want).norm() <= 0.01 * want.norm()
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_a_layer_learns_under_float16_autocast(name: str) -> None:
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(64, 2, attention=name, causal=True)
+    x, y = 8 * torch.randn(2, 300, 64), torch.randn(2, 300, 64)
+    with torch.autocast("cpu", dtype=torch.float16):
+        out = layer(x)
+    loss = 2**10 * (out.float() - y).square().mean()  # scaled, as a gradient scaler does
+    assert all(g.isfinite().all() for g in torch.autograd.grad(loss, [*layer.parameters()]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("projection", PROJECTIONS)
+def test_a_map_can_be_made_under_a_half_default_dtype(projection: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    wide = FavorFeatures(8, 12, projection, mean_square=2.0)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        torch.manual_seed(0)
+        phi = FavorFeatures(8, 12, projection, mean_square=2.0)
+    finally:
+        torch.set_default_dtype(before)
+    assert torch.equal(phi.projection_matrix(), wide.projection_matrix())

@@ -63,8 +63,8 @@ class MixedRoPE(RotaryEncoder):
         magnitudes = geometric_frequencies(-(-pairs // self.coord_dim), self.base)
         shares = torch.arange(pairs).tensor_split(self.coord_dim)
         along_the_axes = torch.block_diag(*(magnitudes[: len(s), None] for s in shares))
-        turn = haar_orthogonal(self.coord_dim, self.heads, dtype=widest())
-        self.omega.copy_(along_the_axes @ turn)
+        directions = haar_orthogonal(self.coord_dim, self.heads, dtype=widest())
+        self.omega.copy_(along_the_axes @ directions)
 
     def frequencies(self) -> Tensor:
         """Return Ω, float64, ``(heads, pairs, coord_dim)``."""
