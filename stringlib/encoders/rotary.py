@@ -198,7 +198,9 @@ class RotaryEncoder(RotaryForm):
         positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
     ) -> Tensor:
         """Return R(r)x, in the dtype of ``x``."""
-        phases = self._fitting("x", x, "positions", positions).to(at_least_float32(x.dtype))
+        phases, exact = self._fitting("x", x, "positions", positions), at_least_float32(x.dtype)
+        if phases.cos_sin.dtype != exact:
+            phases = phases.to(exact)
         with without_autocast(x):
             return self._encode(x, phases, whole=True)
 
