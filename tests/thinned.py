@@ -85,8 +85,6 @@ LONG = {
     "test_bring_your_own.py": "trains by the commands of a page",
     "test_live.py": "works with each living figure; test_page_programs.py computes what they show",
     "test_ledger.py::test_the_project_has_no_orphan": "`make test` runs the command itself",
-    "test_book_recorded.py::test_a_name_that_somebody_adds_changes_no_digest_of_the_build":
-        "reads the code of a study three times",
     "test_pdf.py": "prints with Chromium",
     "test_report.py": "prints with Chromium",
     "test_study_cluster.py": "starts a cluster of processes",

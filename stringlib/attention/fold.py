@@ -58,7 +58,7 @@ def is_faster(layer: Any, x: Tensor) -> bool:
     """
     core, encoder = layer.core, layer.core.encoder
     # P cancels in the logits of softmax, but not in a feature map
-    if type(core)._attend is not SoftmaxAttention._attend or not isinstance(encoder, RotaryEncoder):
+    if type(core) is not SoftmaxAttention or not isinstance(encoder, RotaryEncoder):
         return False
     # A compiled graph must not depend on the number of tokens. With a shift, the last key is stored
     # in the state, always in the same basis.
@@ -109,7 +109,7 @@ def folded(layer: Any) -> Any:
             queries or keys is more than a product with its weight.
     """
     core, encoder = layer.core, layer.core.encoder
-    softmax = type(core)._attend is SoftmaxAttention._attend
+    softmax = type(core) is SoftmaxAttention
     if not isinstance(encoder, RotaryEncoder) or not softmax:
         raise ValueError(
             "attention must be softmax with a rotary encoder to be folded, "
