@@ -62,9 +62,9 @@ def upper_support(size: int, density: Share) -> Tensor:
         Rows and columns, integers, ``(2, count)``, sorted by row and then by column.
     """
     count = support_count(size, density)
-    places = torch.triu_indices(size, size, offset=1)
-    chosen = torch.randperm(places.shape[1])[:count]
-    return places[:, chosen.sort().values]
+    indices = torch.triu_indices(size, size, offset=1)
+    chosen = torch.randperm(indices.shape[1])[:count]
+    return indices[:, chosen.sort().values]
 
 
 def support_count(size: int, density: float) -> int:

@@ -16,7 +16,7 @@ from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encode
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import require_name
-from stringlib.parts import part, require_none_left, taken_out
+from stringlib.parts import make_part, pop_options, reject_unused
 from stringlib.spec import Positive, require
 
 SIDES = ("before", "after")
@@ -84,7 +84,7 @@ def make_core(
         return SoftmaxAttention(made, causal=causal, grid=grid)
     if isinstance(weight, str) and not isinstance(made, RelativeBias):
         context = {"dim": dim, "heads": heads, "features": width, "grid": grid}
-        weight = part("weight", weight, WEIGHTS, context, options)
+        weight = make_part("weight", weight, WEIGHTS, context, options)
     return LinearAttention(features, made, weight, rotate=side, roll=roll, causal=causal, grid=grid)
 
 
@@ -102,7 +102,7 @@ def _features(
         if attention == "softmax":
             return None, head_dim
         context = {"head_dim": head_dim, "heads": heads, "generator": generator}
-        attention = part("attention", attention, FEATURES, context, options)
+        attention = make_part("attention", attention, FEATURES, context, options)
     require("scale of the feature map", attention.scale, Positive)
     return attention, _count_features(attention, head_dim, heads)
 
@@ -194,7 +194,7 @@ def _encoder(
     if isinstance(encoder, str):
         known = ENCODERS | BIASES
         require_name("encoder", encoder, known)
-        own = taken_out(options, known[encoder])
+        own = pop_options(options, known[encoder])
         if encoder in BIASES:
             return make_bias(encoder, all_heads, causal=causal, **own)
         if coord_dim is None:
@@ -221,4 +221,4 @@ def _encoder(
 def require_all_used(options: dict[str, Any]) -> None:
     """Raise if an option is left that no part of the layer has used."""
     registries: Any = {"attention": FEATURES, "weight": WEIGHTS, "encoder": ENCODERS | BIASES}
-    require_none_left(options, registries)
+    reject_unused(options, registries)
