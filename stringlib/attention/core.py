@@ -165,7 +165,9 @@ class AttentionCore(nn.Module):
                 f"(..., {n}, {coord_dim}), got None"
             )
         positions = grid_positions(*self.grid, device=q.device)
-        return positions[before : before + n] if self.causal else positions
+        positions = positions[before : before + n] if self.causal else positions
+        require_same_tokens("the queries", q, "positions", positions)
+        return positions
 
 
 class LinearAttention(AttentionCore):
