@@ -277,7 +277,7 @@ class MultiHeadAttention(nn.Module):
         weight = next(self.parameters())
         nothing = weight.new_zeros(*lead, 0, self.dim)
         _, state = self(nothing, return_state=True)
-        made: State = state if max_length is None else _with_room(state, max_length)
+        made: State = state if max_length is None else with_room(state, max_length)
         return made
 
     def folded(self) -> MultiHeadAttention:
@@ -365,10 +365,10 @@ class MultiHeadAttention(nn.Module):
             require_places("x", x, positions)
 
 
-def _with_room(state: Any, tokens: int) -> Any:
+def with_room(state: Any, tokens: int) -> Any:
     """Return the state with memory for so many tokens, if it is a cache."""
     if isinstance(state, ShiftedState):
-        return state._replace(rest=_with_room(state.rest, tokens))
+        return state._replace(rest=with_room(state.rest, tokens))
     return state.with_room(tokens) if isinstance(state, KeyValueCache) else state
 
 

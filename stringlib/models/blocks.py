@@ -155,6 +155,11 @@ class Block(nn.Module):
             x = x + self.mlp(self.norm_mlp(x))
         return x, after
 
+    @property
+    def has_state(self) -> bool:
+        """Whether the block can continue from the state that earlier tokens left."""
+        return self.attention.has_state
+
 
 def share_encoders(blocks: nn.ModuleList) -> None:
     """Let all blocks share one rotary encoder if it has no parameters.
@@ -174,7 +179,8 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
 
     The phases of an encoder without parameters are computed once, for all blocks that share it. An
     encoder with parameters computes its phases inside each block, because a wrapper such as FSDP
-    makes the parameters of a block available only while this block runs.
+    makes the parameters of a block available only while this block runs. A wrapper around a block
+    that hides its attribute ``attention`` is given the positions.
 
     Args:
         blocks: The blocks of a model.
@@ -184,8 +190,7 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
     made: dict[int, Phases] = {}
     read: list[Tensor | Phases] = []
     for block in blocks:
-        assert isinstance(block, Block)
-        encoder = block.attention.encoder
+        encoder = getattr(getattr(block, "attention", None), "encoder", None)
         if not isinstance(encoder, RotaryEncoder) or next(encoder.parameters(), None) is not None:
             read.append(positions)
             continue
@@ -215,7 +220,8 @@ class Blocks(nn.Module):
     """Base class of the models, which can merge their encoders into the projections.
 
     Attributes:
-        blocks: The blocks, each a :class:`Block`.
+        blocks: The blocks, each a :class:`Block`, or a module around one, such as
+            ``torch.compile(block)``, that is called in the same way and returns the same pair.
     """
 
     blocks: nn.ModuleList
@@ -244,7 +250,7 @@ class Blocks(nn.Module):
 
 
 @torch.no_grad()
-def initialize(model: nn.Module, blocks: nn.ModuleList) -> None:
+def initialize(model: nn.Module) -> None:
     r"""Initialise the linear layers of a model such that activations keep about the same size.
 
     The weights of each linear layer are normal with standard deviation
@@ -255,7 +261,6 @@ def initialize(model: nn.Module, blocks: nn.ModuleList) -> None:
 
     Args:
         model: The model, whose linear layers are changed in place.
-        blocks: The blocks of the model.
 
     Source:
         Radford et al. 2019, section 2.3, for the division.
@@ -266,8 +271,8 @@ def initialize(model: nn.Module, blocks: nn.ModuleList) -> None:
             nn.init.normal_(module.weight, std=1 / math.sqrt(module.in_features))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+    blocks = [module for module in model.modules() if isinstance(module, Block)]
     for block in blocks:
-        assert isinstance(block, Block)
         for part in (block.attention, block.mlp):
             if part is not None:
                 part.to_out.weight /= math.sqrt(2 * len(blocks))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.multihead import State
+from stringlib.attention.multihead import State, with_room
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
@@ -134,7 +134,7 @@ class LanguageModel(Blocks):
             share_encoders(self.blocks)
         self.norm = nn.LayerNorm(dim)
         self.readout = nn.Linear(dim, vocab, bias=False)
-        initialize(self, self.blocks)
+        initialize(self)
         nn.init.normal_(self.embed.weight, std=dim**-0.5)
         self.tied = tied
         self._tie()
@@ -224,8 +224,13 @@ class LanguageModel(Blocks):
         Raises:
             ValueError: If a layer has no state.
         """
-        attentions = [block.attention for block in self.blocks if isinstance(block, Block)]
-        return tuple(attention.init_state(batch_shape, max_length) for attention in attentions)
+        shape = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
+        if len(shape) != 1:
+            raise ValueError(f"batch_shape must be the size of the batch, got {batch_shape}")
+        # the model itself reads no tokens, so that wrappers and hooks of its blocks run
+        nothing = torch.zeros(*shape, 0, dtype=torch.int64, device=self.embed.weight.device)
+        _, state = self(nothing, return_state=True)
+        return state if max_length is None else tuple(with_room(s, max_length) for s in state)
 
     @torch.no_grad()
     @checked
@@ -272,8 +277,8 @@ class LanguageModel(Blocks):
                 "tokens must have at least one token, from which to generate, got none"
             )
         for block in self.blocks:
-            assert isinstance(block, Block)
-            if count and not block.attention.has_state:
+            # a wrapper may hide the attribute; a layer without a state then raises its own error
+            if count and not getattr(block, "has_state", True):
                 raise ValueError(
                     "generate() needs layers with a state, but this model has a layer without one "
                     "(weight='toeplitz', a relative bias on features, or rotated features). Use "

@@ -161,7 +161,7 @@ class ViT(Blocks):
             share_encoders(self.blocks)
         self.norm = nn.LayerNorm(dim)
         self.readout = nn.Linear(dim, classes)
-        initialize(self, self.blocks)
+        initialize(self)
         if self.cls is not None:
             nn.init.normal_(self.cls, std=dim**-0.5)
 
