@@ -259,8 +259,9 @@ class SimplexCirculantProjection(UnitCirculantProjection):
         spectrum = super()._spectrum(dtype)
         if self.head_dim == 1:
             return spectrum
-        mean = torch.arange(spectrum.shape[-1], device=spectrum.device) == 0
-        return simplex_scale(self.head_dim) * spectrum.masked_fill(mean, 0)
+        others = torch.arange(spectrum.shape[-1], device=spectrum.device) > 0
+        # a product, because ONNX cannot replace entries of a complex tensor
+        return simplex_scale(self.head_dim) * spectrum * others
 
 
 PROJECTIONS: dict[str, type[Projection]] = {

@@ -125,6 +125,10 @@ def softmax_attention(
         out = scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=group > 1
         )
+    if torch.compiler.is_exporting():
+        # the kernels return different strides, and the ONNX exporter changes the kernel afterwards;
+        # a clone, because contiguous() is left out of the program for the first kernel
+        out = out.clone(memory_format=torch.contiguous_format)
     # autocast may have computed in another dtype
     return out.view(*lead[:-1], *out.shape[-3:]).to(q.dtype)
 

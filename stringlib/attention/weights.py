@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from stringlib.derived import Derived
 from stringlib.inputs import common_shape, expands
-from stringlib.kernels.recurrence import MODES, causal_sums
+from stringlib.kernels.recurrence import MODES, PLAIN_CHUNK, causal_sums, in_chunks
 from stringlib.precision import LEAST
 from stringlib.spec import Count0, checked
 
@@ -325,8 +325,27 @@ def common_scale(key_scale: Tensor, causal: bool, before: Tensor | None = None) 
         return key_scale.amax(-1, keepdim=True).clamp(min=LEAST)
     if before is not None and key_scale.shape[-1] == 1:  # one token: no running maximum
         return torch.maximum(key_scale, before[..., None].to(key_scale.dtype))
-    common = key_scale.cummax(-1).values.clamp(min=LEAST)
+    common = _running_maximum(key_scale).clamp(min=LEAST)
     return common if before is None else torch.maximum(common, before[..., None].to(common.dtype))
+
+
+def _running_maximum(x: Tensor) -> Tensor:
+    """Return the maximum of each entry and all earlier ones along the last dimension."""
+    if not torch.compiler.is_exporting():
+        return x.cummax(-1).values
+    # ONNX has no running maximum. In two levels, because one matrix would have n² entries.
+    (chunks,) = in_chunks(PLAIN_CHUNK, x.unsqueeze(-1))
+    chunks = chunks.squeeze(-1)
+    within = _largest_before(chunks, 1)
+    before = _largest_before(chunks.amax(-1), 0)
+    return torch.maximum(within, before.unsqueeze(-1)).flatten(-2)[..., : x.shape[-1]]
+
+
+def _largest_before(x: Tensor, own: int) -> Tensor:
+    """Return the maximum of all earlier entries, and of the entry itself if ``own`` is 1."""
+    n = x.shape[-1]
+    later = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(own)
+    return x.unsqueeze(-2).masked_fill(later, -torch.inf).amax(-1)
 
 
 def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
