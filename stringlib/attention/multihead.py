@@ -91,6 +91,10 @@ class MultiHeadAttention(nn.Module):
         shift: If True, each key is mixed with the key of the previous token (key shift); see
             :class:`~stringlib.attention.shift.KeyShift`.
         bias: If True, the four projections have a bias. The gate never has one.
+        window: Number w of tokens in the sliding window, for softmax only. If causal, a token
+            attends to itself and to the w − 1 tokens before it; otherwise also to the w − 1 tokens
+            after it. The distance is that of the indices of the tokens, in row-major order for a
+            ``grid``. The cache of softmax keeps all tokens. Default: None, no window.
         **options: Arguments of the parts that are given by name, under the names of their own
             constructors: ``num_features`` (default ``dim // heads``) and ``generator`` for FAVOR+
             and its variants; ``horizon`` for ``"cosine"``, ``"ramp"`` and ``"falling"``;
@@ -146,6 +150,7 @@ class MultiHeadAttention(nn.Module):
         normalize_qk: bool = False,
         shift: bool = False,
         bias: bool = False,
+        window: int | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -176,6 +181,7 @@ class MultiHeadAttention(nn.Module):
             causal=causal,
             rotate=rotate,
             grid=grid,
+            window=window,
             options=options,
         )
         self.gate = None if gate is None else Gate(self.dim, self.heads, gate)
@@ -298,7 +304,9 @@ class MultiHeadAttention(nn.Module):
         kind = "softmax" if self.features is None else type(self.features).__name__
         encoder = f", encoder={type(self.encoder).__name__}" if self.encoder is not None else ""
         heads = f"heads={self.heads}" + (f", kv_heads={self.kv_heads}" if self.group > 1 else "")
-        return f"dim={self.dim}, {heads}, attention={kind}{encoder}, causal={self.causal}"
+        window = getattr(self.core, "window", None)
+        more = "" if window is None else f", window={window}"
+        return f"dim={self.dim}, {heads}, attention={kind}{encoder}, causal={self.causal}{more}"
 
     @property
     def key_heads(self) -> int:

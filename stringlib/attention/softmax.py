@@ -22,7 +22,7 @@ from stringlib.inputs import (
     in_torch_func,
     per_head,
 )
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, checked, require
 
 
 @checked
@@ -34,6 +34,7 @@ def softmax_attention(
     causal: bool = False,
     *,
     key_mask: Tensor | None = None,
+    window: int | None = None,
 ) -> Tensor:
     r"""Return the output of softmax attention for given queries, keys and values.
 
@@ -54,6 +55,11 @@ def softmax_attention(
             There cannot be more queries than keys. Default: False.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``. Keys
             and values of padding are ignored, even if they are NaN. Default: None, no padding.
+        window: Number w of keys in the sliding window. A query attends only to keys at a distance
+            below w: with ``causal`` to the key at its own position and the w − 1 keys before it,
+            otherwise to those and the w − 1 keys after it. As with ``causal``, the queries are the
+            last of the tokens. The matrix of all logits is still computed. Default: None, no
+            window.
 
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``q``. The output of a query that
@@ -67,14 +73,17 @@ def softmax_attention(
     """
     group = _group(q, k, v)
     n, keys = pairs = q.shape[-2], k.shape[-2]
-    if causal and n != keys:
+    if (causal or window is not None) and n != keys:
         if n > keys:
             raise ValueError(
-                f"k must have a key for each of the {n} queries of q when causal, "
+                f"k must have a key for each of the {n} queries of q when causal or with a window, "
                 f"got shape {tuple(k.shape)}"
             )
-        causal = n > 1  # the last token attends to all keys
+        causal = causal and n > 1  # the last token attends to all keys
+    if window is not None and not torch.compiler.is_exporting() and keys <= window:
+        window = None  # no key is farther away
     masked = bias is not None or key_mask is not None or (causal and n != keys)
+    masked = masked or window is not None
     if group > 1 and masked:
         # not every device has a fused kernel for grouped heads with a mask
         k, v = (x.repeat_interleave(group, -3) for x in (k, v))
@@ -97,6 +106,10 @@ def softmax_attention(
         # mask is not made from q, because under vmap this would make one mask for each batch entry.
         later = torch.ones(pairs, dtype=torch.bool, device=q.device).triu(keys - n + 1)
         hidden, causal = later if hidden is None else hidden | later, False
+    if window is not None:
+        far = torch.ones(pairs, dtype=torch.bool, device=q.device)
+        far = far.tril(keys - n - window) | far.triu(keys - n + window)
+        hidden = far if hidden is None else hidden | far
     mask = None if hidden is None else ~hidden
     if bias is not None:
         if not expands(bias.shape[:-2], lead):
@@ -144,6 +157,9 @@ class SoftmaxAttention(AttentionCore):
             logits; or None.
         causal: If True, a token attends only to itself and to earlier tokens.
         grid: ``(rows, columns)`` of an image, whose positions are the default.
+        window: Number of tokens in the sliding window, as for :func:`softmax_attention`. The cache
+            keeps all tokens, of which new tokens read those in their windows. Default: None, no
+            window.
 
     Example:
         >>> from stringlib import RoPE
@@ -161,9 +177,11 @@ class SoftmaxAttention(AttentionCore):
         *,
         causal: bool = False,
         grid: tuple[int, int] | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__(causal, grid)
-        self.encoder, self.roll = encoder, None
+        require("window", window, int | None)
+        self.encoder, self.roll, self.window = encoder, None, window
         self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
         self.kind = self._description()
 
@@ -186,7 +204,15 @@ class SoftmaxAttention(AttentionCore):
             else:
                 before, cache = state.length, state.extended(k, v, key_mask)
             k, v, key_mask = cache.keys, cache.values, cache.mask
+            window = self.window
+            if window is not None and before >= window and not torch.compiler.is_exporting():
+                # the first of the new tokens attends to the window - 1 tokens before it
+                start = before - window + 1
+                k, v = k[..., start:, :], v[..., start:, :]
+                key_mask = None if key_mask is None else key_mask[..., start:]
+                before = window - 1
         bias = None
         if isinstance(self.encoder, RelativeBias):
             bias = self.encoder(q.shape[-2], k.shape[-2], offset=before)
-        return softmax_attention(q, k, v, bias, self.causal, key_mask=key_mask), cache
+        out = softmax_attention(q, k, v, bias, self.causal, key_mask=key_mask, window=self.window)
+        return out, cache
