@@ -606,6 +606,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
        r"weight must .* got bias with .*nn\.Parameter\(bias\)") for table in (TABLE, 1.7 * TABLE)],
     ({"window": 2, "attention": "relu"}, "window must be None unless .* got 2. Use a decay"),
     ({"window": 0}, "window must be at least 1, got 0"),
+    ({"attention_dropout": 0.1, "attention": "elu"}, "attention_dropout must be 0 unless"),
+    ({"attention_dropout": 1.1}, "attention_dropout must be between 0 and 1, got 1.1"),
     ({"coord_dim": 2, "encoder": RoPE(4)}, "coord_dim must be None unless encoder is the name"),
 ]  # fmt: skip
 

@@ -34,6 +34,7 @@ def make_core(
     rotate: str | None,
     grid: tuple[int, int] | None,
     window: int | None,
+    attention_dropout: float,
     options: dict[str, Any],
 ) -> AttentionCore:
     """Return the core of a layer, built from its arguments.
@@ -50,6 +51,7 @@ def make_core(
             ``"roll"``, or None for the default of the feature map.
         grid: ``(rows, columns)`` of an image, or None.
         window: Number of tokens in the sliding window of softmax attention, or None.
+        attention_dropout: Dropout of the weights of softmax attention.
         options: Arguments of the parts that are given by name. The options that a part uses are
             removed.
 
@@ -83,11 +85,18 @@ def make_core(
                 f"weight must be None for softmax attention, got {weight!r}. Use a relative bias "
                 "instead, for example encoder='alibi'."
             )
-        return SoftmaxAttention(made, causal=causal, grid=grid, window=window)
+        return SoftmaxAttention(
+            made, causal=causal, grid=grid, window=window, dropout=attention_dropout
+        )
     if window is not None:
         raise ValueError(
             f"window must be None unless attention is 'softmax', got {window}. Use a decay "
             "instead, for example weight='retnet'."
+        )
+    if attention_dropout:
+        raise ValueError(
+            "attention_dropout must be 0 unless attention is 'softmax', because linear attention "
+            f"does not form its weights, got {attention_dropout}. Use residual_dropout instead."
         )
     if isinstance(weight, str) and not isinstance(made, RelativeBias):
         context = {"dim": dim, "heads": heads, "features": width, "grid": grid}

@@ -22,7 +22,7 @@ from stringlib.inputs import (
     in_torch_func,
     per_head,
 )
-from stringlib.spec import Floats, checked, require
+from stringlib.spec import Floats, Share, checked, require
 
 
 @checked
@@ -35,6 +35,7 @@ def softmax_attention(
     *,
     key_mask: Tensor | None = None,
     window: int | None = None,
+    dropout: Share = 0.0,
 ) -> Tensor:
     r"""Return the output of softmax attention for given queries, keys and values.
 
@@ -60,6 +61,8 @@ def softmax_attention(
             otherwise to those and the w − 1 keys after it. As with ``causal``, the queries are the
             last of the tokens. The matrix of all logits is still computed. Default: None, no
             window.
+        dropout: Probability p of setting an attention weight to 0; the other weights are divided by
+            1 − p. Default: 0, no dropout.
 
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``q``. The output of a query that
@@ -133,10 +136,10 @@ def softmax_attention(
         mask = mask[None]
     # The fused kernel cannot compute the gradient of a mask, and inside vmap PyTorch does not
     # notice that this gradient is needed. Forward-mode derivatives are missing too.
-    plain = (mask is not None and in_torch_func()) or forward_ad._current_level >= 0
+    plain = ((mask is not None or dropout) and in_torch_func()) or forward_ad._current_level >= 0
     with sdpa_kernel(SDPBackend.MATH) if plain else nullcontext():
         out = scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=group > 1
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=group > 1
         )
     # autocast may have computed in another dtype
     return out.view(*lead[:-1], *out.shape[-3:]).to(q.dtype)
@@ -160,6 +163,8 @@ class SoftmaxAttention(AttentionCore):
         window: Number of tokens in the sliding window, as for :func:`softmax_attention`. The cache
             keeps all tokens, of which new tokens read those in their windows. Default: None, no
             window.
+        dropout: Dropout of the attention weights in training, as for :func:`softmax_attention`.
+            Default: 0, no dropout.
 
     Example:
         >>> from stringlib import RoPE
@@ -178,10 +183,12 @@ class SoftmaxAttention(AttentionCore):
         causal: bool = False,
         grid: tuple[int, int] | None = None,
         window: int | None = None,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__(causal, grid)
         require("window", window, int | None)
-        self.encoder, self.roll, self.window = encoder, None, window
+        require("dropout", dropout, Share)
+        self.encoder, self.roll, self.window, self.dropout = encoder, None, window, dropout
         self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
         self.kind = self._description()
 
@@ -214,5 +221,14 @@ class SoftmaxAttention(AttentionCore):
         bias = None
         if isinstance(self.encoder, RelativeBias):
             bias = self.encoder(q.shape[-2], k.shape[-2], offset=before)
-        out = softmax_attention(q, k, v, bias, self.causal, key_mask=key_mask, window=self.window)
+        out = softmax_attention(
+            q,
+            k,
+            v,
+            bias,
+            self.causal,
+            key_mask=key_mask,
+            window=self.window,
+            dropout=self.dropout if self.training else 0.0,
+        )
         return out, cache
