@@ -71,6 +71,7 @@ CASES: dict[str, dict[str, Any]] = {
     "normal": {"encoder": "mixed", "normalize_qk": True, "gate": "headwise"},
     "shift": {"encoder": "mixed", "shift": True, "bias": False},
     "grouped": {"encoder": "circulant", "kv_heads": 1},
+    "window": {"encoder": "circulant", "window": 3},
     "c-cosgate": {"attention": "favor-circulant", "weight": "cosine", "horizon": 20,
                   "gate": "elementwise"},
 }  # fmt: skip

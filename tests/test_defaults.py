@@ -115,6 +115,9 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
 """Callable and argument → default, and where it comes from."""
 
 NEUTRAL: dict[str, Any] = {
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "residual_dropout": 0.0,
     **dict.fromkeys(("heads", "coord_dim", "axes", "channels"), 1),
     **dict.fromkeys(("start", "offset", "num_prefix", "seed"), 0),
     **dict.fromkeys(("causal", "learnable", "hyperbolic", "normalize_qk", "shift"), False),

@@ -33,6 +33,8 @@ def make_core(
     causal: bool,
     rotate: str | None,
     grid: tuple[int, int] | None,
+    window: int | None,
+    attention_dropout: float,
     options: dict[str, Any],
 ) -> AttentionCore:
     """Return the core of a layer, built from its arguments.
@@ -48,6 +50,8 @@ def make_core(
         rotate: Where positions are applied: ``"before"`` the feature map, ``"after"`` it,
             ``"roll"``, or None for the default of the feature map.
         grid: ``(rows, columns)`` of an image, or None.
+        window: Number of tokens in the sliding window of softmax attention, or None.
+        attention_dropout: Dropout of the weights of softmax attention.
         options: Arguments of the parts that are given by name. The options that a part uses are
             removed.
 
@@ -81,7 +85,19 @@ def make_core(
                 f"weight must be None for softmax attention, got {weight!r}. Use a relative bias "
                 "instead, for example encoder='alibi'."
             )
-        return SoftmaxAttention(made, causal=causal, grid=grid)
+        return SoftmaxAttention(
+            made, causal=causal, grid=grid, window=window, dropout=attention_dropout
+        )
+    if window is not None:
+        raise ValueError(
+            f"window must be None unless attention is 'softmax', got {window}. Use a decay "
+            "instead, for example weight='retnet'."
+        )
+    if attention_dropout:
+        raise ValueError(
+            "attention_dropout must be 0 unless attention is 'softmax', because linear attention "
+            f"does not form its weights, got {attention_dropout}. Use residual_dropout instead."
+        )
     if isinstance(weight, str) and not isinstance(made, RelativeBias):
         context = {"dim": dim, "heads": heads, "features": width, "grid": grid}
         weight = make_part("weight", weight, WEIGHTS, context, options)

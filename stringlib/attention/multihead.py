@@ -23,7 +23,7 @@ from stringlib.inputs import require_like_weight, require_places, require_split
 from stringlib.kernels.features import unit
 from stringlib.parts import FIXED, known_options
 from stringlib.precision import at_least_float32
-from stringlib.spec import Floats, Positive, Reals, checked, require
+from stringlib.spec import Floats, Positive, Reals, Share, checked, require
 
 State = LinearState | KeyValueCache | ShiftedState
 
@@ -91,6 +91,12 @@ class MultiHeadAttention(nn.Module):
         shift: If True, each key is mixed with the key of the previous token (key shift); see
             :class:`~stringlib.attention.shift.KeyShift`.
         bias: If True, the four projections have a bias. The gate never has one.
+        window: Number w of tokens in the sliding window, for softmax only. If causal, a token
+            attends to itself and to the w − 1 tokens before it; otherwise also to the w − 1 tokens
+            after it. The distance is that of the indices of the tokens, in row-major order for a
+            ``grid``. The cache of softmax keeps all tokens. Default: None, no window.
+        attention_dropout: Probability of setting an attention weight to 0 in training, for softmax
+            only; the other weights are scaled up. Default: 0.
         **options: Arguments of the parts that are given by name, under the names of their own
             constructors: ``num_features`` (default ``dim // heads``) and ``generator`` for FAVOR+
             and its variants; ``horizon`` for ``"cosine"``, ``"ramp"`` and ``"falling"``;
@@ -146,6 +152,8 @@ class MultiHeadAttention(nn.Module):
         normalize_qk: bool = False,
         shift: bool = False,
         bias: bool = False,
+        window: int | None = None,
+        attention_dropout: Share = 0.0,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -176,6 +184,8 @@ class MultiHeadAttention(nn.Module):
             causal=causal,
             rotate=rotate,
             grid=grid,
+            window=window,
+            attention_dropout=attention_dropout,
             options=options,
         )
         self.gate = None if gate is None else Gate(self.dim, self.heads, gate)
@@ -243,7 +253,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Return the attention weights, ``(..., heads, seq, seq)``: rows attend to columns.
 
-        They are computed for every kind of layer in the same way, with unit vectors as values.
+        They are computed for every kind of layer in the same way, with unit vectors as values. In
+        training they are the weights after dropout.
         """
         self._require(x, positions)
         n = x.shape[-2]
@@ -298,7 +309,10 @@ class MultiHeadAttention(nn.Module):
         kind = "softmax" if self.features is None else type(self.features).__name__
         encoder = f", encoder={type(self.encoder).__name__}" if self.encoder is not None else ""
         heads = f"heads={self.heads}" + (f", kv_heads={self.kv_heads}" if self.group > 1 else "")
-        return f"dim={self.dim}, {heads}, attention={kind}{encoder}, causal={self.causal}"
+        window, dropout = (getattr(self.core, name, None) for name in ("window", "dropout"))
+        more = "" if window is None else f", window={window}"
+        more += f", attention_dropout={dropout}" if dropout else ""
+        return f"dim={self.dim}, {heads}, attention={kind}{encoder}, causal={self.causal}{more}"
 
     @property
     def key_heads(self) -> int:

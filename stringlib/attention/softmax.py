@@ -22,7 +22,7 @@ from stringlib.inputs import (
     in_torch_func,
     per_head,
 )
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, Share, checked, require
 
 
 @checked
@@ -34,6 +34,8 @@ def softmax_attention(
     causal: bool = False,
     *,
     key_mask: Tensor | None = None,
+    window: int | None = None,
+    dropout: Share = 0.0,
 ) -> Tensor:
     r"""Return the output of softmax attention for given queries, keys and values.
 
@@ -54,6 +56,13 @@ def softmax_attention(
             There cannot be more queries than keys. Default: False.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``. Keys
             and values of padding are ignored, even if they are NaN. Default: None, no padding.
+        window: Number w of keys in the sliding window. A query attends only to keys at a distance
+            below w: with ``causal`` to the key at its own position and the w − 1 keys before it,
+            otherwise to those and the w − 1 keys after it. As with ``causal``, the queries are the
+            last of the tokens. The matrix of all logits is still computed. Default: None, no
+            window.
+        dropout: Probability p of setting an attention weight to 0; the other weights are divided by
+            1 − p. Default: 0, no dropout.
 
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``q``. The output of a query that
@@ -67,14 +76,17 @@ def softmax_attention(
     """
     group = _group(q, k, v)
     n, keys = pairs = q.shape[-2], k.shape[-2]
-    if causal and n != keys:
+    if (causal or window is not None) and n != keys:
         if n > keys:
             raise ValueError(
-                f"k must have a key for each of the {n} queries of q when causal, "
+                f"k must have a key for each of the {n} queries of q when causal or with a window, "
                 f"got shape {tuple(k.shape)}"
             )
-        causal = n > 1  # the last token attends to all keys
+        causal = causal and n > 1  # the last token attends to all keys
+    if window is not None and not torch.compiler.is_exporting() and keys <= window:
+        window = None  # no key is farther away
     masked = bias is not None or key_mask is not None or (causal and n != keys)
+    masked = masked or window is not None
     if group > 1 and masked:
         # not every device has a fused kernel for grouped heads with a mask
         k, v = (x.repeat_interleave(group, -3) for x in (k, v))
@@ -97,6 +109,10 @@ def softmax_attention(
         # mask is not made from q, because under vmap this would make one mask for each batch entry.
         later = torch.ones(pairs, dtype=torch.bool, device=q.device).triu(keys - n + 1)
         hidden, causal = later if hidden is None else hidden | later, False
+    if window is not None:
+        far = torch.ones(pairs, dtype=torch.bool, device=q.device)
+        far = far.tril(keys - n - window) | far.triu(keys - n + window)
+        hidden = far if hidden is None else hidden | far
     mask = None if hidden is None else ~hidden
     if bias is not None:
         if not expands(bias.shape[:-2], lead):
@@ -120,10 +136,10 @@ def softmax_attention(
         mask = mask[None]
     # The fused kernel cannot compute the gradient of a mask, and inside vmap PyTorch does not
     # notice that this gradient is needed. Forward-mode derivatives are missing too.
-    plain = (mask is not None and in_torch_func()) or forward_ad._current_level >= 0
+    plain = ((mask is not None or dropout) and in_torch_func()) or forward_ad._current_level >= 0
     with sdpa_kernel(SDPBackend.MATH) if plain else nullcontext():
         out = scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=group > 1
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=group > 1
         )
     if torch.compiler.is_exporting():
         # the kernels return different strides, and the ONNX exporter changes the kernel afterwards;
@@ -148,6 +164,11 @@ class SoftmaxAttention(AttentionCore):
             logits; or None.
         causal: If True, a token attends only to itself and to earlier tokens.
         grid: ``(rows, columns)`` of an image, whose positions are the default.
+        window: Number of tokens in the sliding window, as for :func:`softmax_attention`. The cache
+            keeps all tokens, of which new tokens read those in their windows. Default: None, no
+            window.
+        dropout: Dropout of the attention weights in training, as for :func:`softmax_attention`.
+            Default: 0, no dropout.
 
     Example:
         >>> from stringlib import RoPE
@@ -165,9 +186,13 @@ class SoftmaxAttention(AttentionCore):
         *,
         causal: bool = False,
         grid: tuple[int, int] | None = None,
+        window: int | None = None,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__(causal, grid)
-        self.encoder, self.roll = encoder, None
+        require("window", window, int | None)
+        require("dropout", dropout, Share)
+        self.encoder, self.roll, self.window, self.dropout = encoder, None, window, dropout
         self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
         self.kind = self._description()
 
@@ -190,7 +215,24 @@ class SoftmaxAttention(AttentionCore):
             else:
                 before, cache = state.length, state.extended(k, v, key_mask)
             k, v, key_mask = cache.keys, cache.values, cache.mask
+            window = self.window
+            if window is not None and before >= window and not torch.compiler.is_exporting():
+                # the first of the new tokens attends to the window - 1 tokens before it
+                start = before - window + 1
+                k, v = k[..., start:, :], v[..., start:, :]
+                key_mask = None if key_mask is None else key_mask[..., start:]
+                before = window - 1
         bias = None
         if isinstance(self.encoder, RelativeBias):
             bias = self.encoder(q.shape[-2], k.shape[-2], offset=before)
-        return softmax_attention(q, k, v, bias, self.causal, key_mask=key_mask), cache
+        out = softmax_attention(
+            q,
+            k,
+            v,
+            bias,
+            self.causal,
+            key_mask=key_mask,
+            window=self.window,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return out, cache

@@ -18,7 +18,7 @@ from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import did_you_mean, require_same_tokens
 from stringlib.parts import named
 from stringlib.precision import at_least_float32
-from stringlib.spec import checked
+from stringlib.spec import Share, checked
 
 
 class MLP(nn.Module):
@@ -90,10 +90,13 @@ class Block(nn.Module):
         hidden: Number of hidden channels of the feed-forward layer. Default: ``4 * dim`` for
             ``"mlp"``, and ``8 * dim // 3`` for ``"swiglu"``, so that both have about as many
             weights.
+        residual_dropout: Probability of setting a channel to 0 in training in what attention and
+            the feed-forward layer add to a token; the other channels are scaled up. Default: 0.
         **attention: Arguments of :class:`~stringlib.attention.multihead.MultiHeadAttention`.
 
     Source:
-        Xiong et al. 2020, for the position of the norm.
+        Xiong et al. 2020, for the position of the norm; Vaswani et al. 2017, section 5.4, for the
+        dropout.
     """
 
     @checked
@@ -104,6 +107,7 @@ class Block(nn.Module):
         *,
         mlp: str | None = "mlp",
         hidden: int | None = None,
+        residual_dropout: Share = 0.0,
         **attention: Any,
     ) -> None:
         super().__init__()
@@ -118,6 +122,7 @@ class Block(nn.Module):
         self.norm_attention = nn.LayerNorm(dim)
         self.mlp = None if mlp is None else FEED_FORWARD[mlp](dim, hidden)
         self.norm_mlp = None if mlp is None else nn.LayerNorm(dim)
+        self.residual_dropout = nn.Dropout(residual_dropout) if residual_dropout else None
 
     def forward(
         self,
@@ -150,9 +155,11 @@ class Block(nn.Module):
             return_state=return_state,
         )
         added, after = found if return_state else (found, None)
-        x = x + added
+        dropout = self.residual_dropout
+        x = x + (added if dropout is None else dropout(added))
         if self.mlp is not None and self.norm_mlp is not None:
-            x = x + self.mlp(self.norm_mlp(x))
+            added = self.mlp(self.norm_mlp(x))
+            x = x + (added if dropout is None else dropout(added))
         return x, after
 
     @property

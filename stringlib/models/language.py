@@ -26,7 +26,7 @@ from stringlib.models.blocks import (
     share_encoders,
 )
 from stringlib.parts import FIXED, known_options
-from stringlib.spec import Count0, Indices, NotNegative, Positions, checked
+from stringlib.spec import Count0, Indices, NotNegative, Positions, Share, checked
 
 LEAST_TEMPERATURE = 1e-30
 """Smallest temperature above 0: logits up to 10⁸ divided by it are finite in float32."""
@@ -58,6 +58,8 @@ class LanguageModel(Blocks):
             :class:`~stringlib.models.blocks.Block`.
         mlp: Feed-forward layers: ``"swiglu"`` (default), ``"mlp"``, or None for blocks of attention
             alone.
+        residual_dropout: Dropout of what attention and the feed-forward layers add to a token, as
+            for :class:`~stringlib.models.blocks.Block`. Default: 0.
         tied: If True (default), the embedding and the output projection share their weight.
         length: Number of tokens of the longest sequence. It must be given for encoder ``"learned"``
             and for weight ``"toeplitz"``, which have a table of this size. Otherwise it is ignored.
@@ -103,6 +105,7 @@ class LanguageModel(Blocks):
         mlp: str | None = "swiglu",
         tied: bool = True,
         length: int | None = None,
+        residual_dropout: Share = 0.0,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -128,7 +131,16 @@ class LanguageModel(Blocks):
             options["length"] = self.length
         options |= {"encoder": encoder, "attention": attention, "gate": gate}
         self.blocks = nn.ModuleList(
-            Block(dim, heads, mlp=mlp, hidden=hidden, causal=True, **options) for _ in range(depth)
+            Block(
+                dim,
+                heads,
+                mlp=mlp,
+                hidden=hidden,
+                residual_dropout=residual_dropout,
+                causal=True,
+                **options,
+            )
+            for _ in range(depth)
         )
         if isinstance(encoder, str):
             share_encoders(self.blocks)
