@@ -14,6 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.core import AttentionCore, rotated
+from stringlib.documents import Documents, apart
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import (
@@ -22,7 +23,7 @@ from stringlib.inputs import (
     in_torch_func,
     per_head,
 )
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, Indices, checked
 
 
 @checked
@@ -34,6 +35,7 @@ def softmax_attention(
     causal: bool = False,
     *,
     key_mask: Tensor | None = None,
+    document_ids: Indices[Tensor, "...? keys"] | None = None,
 ) -> Tensor:
     r"""Return the output of softmax attention for given queries, keys and values.
 
@@ -54,6 +56,9 @@ def softmax_attention(
             There cannot be more queries than keys. Default: False.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``. Keys
             and values of padding are ignored, even if they are NaN. Default: None, no padding.
+        document_ids: Integers that differ between the keys of different documents, ``(..., keys)``.
+            A query attends only to keys of its own document; the queries are the last of the
+            tokens. The mask for this costs n², also in memory. Default: None, one document.
 
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``q``. The output of a query that
@@ -75,6 +80,7 @@ def softmax_attention(
             )
         causal = n > 1  # the last token attends to all keys
     masked = bias is not None or key_mask is not None or (causal and n != keys)
+    masked = masked or document_ids is not None
     if group > 1 and masked:
         # not every device has a fused kernel for grouped heads with a mask
         k, v = (x.repeat_interleave(group, -3) for x in (k, v))
@@ -92,6 +98,9 @@ def softmax_attention(
     if key_mask is not None:
         hidden = ~per_head(key_mask, (*lead, pairs[1]), q.device)[..., None, :]
         k, v = (x.masked_fill(hidden.mT, 0) for x in (k, v))  # 0 · NaN is NaN
+    if document_ids is not None:
+        others = apart(document_ids[..., keys - n :], document_ids)
+        hidden = others if hidden is None else hidden | others
     if causal and masked:
         # the kernel takes a mask or is_causal, not both, and is_causal aligns the first tokens. The
         # mask is not made from q, because under vmap this would make one mask for each batch entry.
@@ -172,7 +181,15 @@ class SoftmaxAttention(AttentionCore):
         return f"softmax{super()._description()}"
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        at: Any,
+        tokens: Any,
+        key_mask: Any,
+        state: Any,
+        documents: Documents | None = None,
     ) -> tuple[Tensor, KeyValueCache | None]:
         """Rotate queries and keys or add the bias, and attend to the tokens of the cache too."""
         if at is not None:
@@ -189,4 +206,10 @@ class SoftmaxAttention(AttentionCore):
         bias = None
         if isinstance(self.encoder, RelativeBias):
             bias = self.encoder(q.shape[-2], k.shape[-2], offset=before)
-        return softmax_attention(q, k, v, bias, self.causal, key_mask=key_mask), cache
+        ids = None if documents is None else documents.of_keys
+        out = softmax_attention(q, k, v, bias, self.causal, key_mask=key_mask, document_ids=ids)
+        return out, cache
+
+    def _shortened(self, state: KeyValueCache, length: int) -> KeyValueCache:
+        """Return the state of the last tokens alone."""
+        return state.last(length)
