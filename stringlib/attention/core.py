@@ -21,6 +21,7 @@ from stringlib.attention.linear import CONSTANT, attend
 from stringlib.attention.roll import Roll
 from stringlib.attention.rotated_linear import rotated_linear_attention
 from stringlib.attention.weights import LinearState, PositionWeight, described
+from stringlib.documents import Documents, documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import any_eager, require_kind_of_state, require_same_tokens
@@ -60,6 +61,8 @@ class AttentionCore(nn.Module):
         tokens: Tensor | None = None,
         key_mask: Tensor | None = None,
         state: Any = None,
+        document_ids: Tensor | None = None,
+        return_state: bool = True,
     ) -> tuple[Tensor, Any]:
         """Return the outputs of the heads, and the state after the last token.
 
@@ -69,10 +72,17 @@ class AttentionCore(nn.Module):
             v: Values, ``(..., kv_heads, n, d_v)``.
             positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
                 after the tokens of ``state``, or the positions of the grid. Integers for a roll.
+                With ``document_ids`` the default restarts at 0 in each document.
             tokens: The tokens of the layer, ``(..., n, dim)``, from which a learned weight
                 computes its decays. Default: ``q``.
             key_mask: False for padding, ``(..., n)`` or ``(..., heads, n)``.
             state: The state of the earlier tokens. Default: None, there are no earlier tokens.
+            document_ids: Integers that increase from document to document, ``(..., n)``. No token
+                attends to another document. The first document continues ``state``, and the
+                returned state is that of the last document alone. Softmax, linear attention that
+                is not causal and Toeplitz weights use an n × n mask. Default: None, one document.
+            return_state: If False, None may be returned as the state. With ``document_ids`` the
+                state needs the length of the last document, which must be the same in all rows.
 
         Returns:
             The outputs, ``(..., heads, n, d_v)``, and the state: a
@@ -86,12 +96,25 @@ class AttentionCore(nn.Module):
         """
         if state is not None:
             self.require_state(state)
-        at = self.located(q, positions, state)
-        out, after = self._attend(q, k, v, at, tokens, key_mask, state)
+        documents = None
+        if document_ids is not None:
+            documents = documents_of(q, document_ids, 0 if state is None else state.length)
+        at = self.located(q, positions, state, documents)
+        out, after = self._attend(q, k, v, at, tokens, key_mask, state, documents)
+        if documents is not None and after is not None:
+            after = self._shortened(after, documents.last_length()) if return_state else None
         return out, None if after is None else self._labelled(after, state)
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        at: Any,
+        tokens: Any,
+        key_mask: Any,
+        state: Any,
+        documents: Documents | None = None,
     ) -> tuple[Tensor, Any]:
         """Return outputs and state; ``at`` is what :meth:`located` returns."""
         raise NotImplementedError
@@ -115,6 +138,10 @@ class AttentionCore(nn.Module):
                 raise TypeError(f"state must be a {expected}, got {type(state).__name__}")
             require_kind_of_state(state.kind, self.kind)
 
+    def _shortened(self, state: Any, length: int) -> Any:
+        """Return the state after packed documents as that of the last one, of this length."""
+        return state._replace(length=length)
+
     def _labelled(self, after: Any, before: Any) -> Any:
         """Return the state after the tokens with what the core recognises it by."""
         return after._replace(kind=self.kind)
@@ -131,13 +158,20 @@ class AttentionCore(nn.Module):
         if name in PARTS and "kind" in vars(self):
             self.kind = self._description()
 
-    def located(self, q: Tensor, positions: Tensor | Phases | None, state: Any = None) -> Any:
+    def located(
+        self,
+        q: Tensor,
+        positions: Tensor | Phases | None,
+        state: Any = None,
+        documents: Documents | None = None,
+    ) -> Any:
         """Return the positions in the form in which they are applied.
 
         Args:
             q: Vectors of the tokens, ``(..., heads, n, channels)``.
             positions: ``(..., n, coord_dim)``, phases of the encoder, or None for the default.
             state: The state of earlier tokens, or None.
+            documents: The documents of packed sequences, or None.
 
         Returns:
             Phases for a rotary encoder, integer positions for a roll, None without either.
@@ -149,17 +183,21 @@ class AttentionCore(nn.Module):
             return positions
         if positions is None:
             coord_dim = 1 if encoder is None else encoder.coord_dim
-            positions = self._default_positions(q, coord_dim, state)
+            positions = self._default_positions(q, coord_dim, state, documents)
         elif encoder is not None:
             require_same_tokens("the queries", q, "positions", positions)
         return positions if encoder is None else encoder.phases(positions).to(q.dtype)
 
-    def _default_positions(self, q: Tensor, coord_dim: int, state: Any) -> Tensor:
+    def _default_positions(
+        self, q: Tensor, coord_dim: int, state: Any, documents: Documents | None
+    ) -> Tensor:
         """Return 0, 1, 2, … after the tokens of a state, or the positions of the grid."""
+        if coord_dim == 1 and documents is not None:
+            return documents.positions[..., None]
         n, before = q.shape[-2], 0 if state is None else state.length
         if coord_dim == 1:
             return torch.arange(before, before + n, device=q.device)[:, None]
-        if self.grid is None or coord_dim != 2:
+        if self.grid is None or coord_dim != 2 or documents is not None:
             raise ValueError(
                 f"positions must be given for an encoder with {coord_dim} coordinates, with shape "
                 f"(..., {n}, {coord_dim}), got None"
@@ -237,7 +275,15 @@ class LinearAttention(AttentionCore):
         return words + super()._description()
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        at: Any,
+        tokens: Any,
+        key_mask: Any,
+        state: Any,
+        documents: Documents | None = None,
     ) -> tuple[Tensor, LinearState | None]:
         """Apply positions and feature map, and return the weighted sums."""
         phi, encoder, weight = self.features, self.encoder, CONSTANT
@@ -256,6 +302,8 @@ class LinearAttention(AttentionCore):
         phi_q = phi(q)
         keys: dict[str, Any] = {"key_scale": scale, "key_mask": key_mask}
         if self.rotate == "after" and isinstance(encoder, RotaryEncoder):
+            if documents is not None:
+                keys["document_ids"] = documents.numbers
             out = rotated_linear_attention(
                 phi_q, phi_k, v, encoder, at, weight, self.causal, numerator_only=True, **keys
             )
@@ -263,6 +311,7 @@ class LinearAttention(AttentionCore):
         if self.roll is not None:
             phi_q, phi_k = self.roll(phi_q, phi_k, at)
         normalize = phi.nonnegative and weight.normalized
+        keys["documents"] = documents
         return attend(
             phi_q, phi_k, v, weight, self.causal, state=state, normalize=normalize, **keys
         )

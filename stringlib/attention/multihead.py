@@ -23,7 +23,7 @@ from stringlib.inputs import require_like_weight, require_places, require_split
 from stringlib.kernels.features import unit
 from stringlib.parts import FIXED, known_options
 from stringlib.precision import at_least_float32
-from stringlib.spec import Floats, Positive, Reals, Share, checked, require
+from stringlib.spec import Floats, Indices, Positive, Reals, Share, checked, require
 
 State = LinearState | KeyValueCache | ShiftedState
 
@@ -207,6 +207,7 @@ class MultiHeadAttention(nn.Module):
         positions: Reals[Tensor, "...p seq coord_dim"] | Phases | None = None,
         *,
         key_mask: Tensor | None = None,
+        document_ids: Indices[Tensor, "...? n"] | None = None,
         state: State | None = None,
         return_state: bool = False,
     ) -> Tensor | tuple[Tensor, State]:
@@ -220,8 +221,18 @@ class MultiHeadAttention(nn.Module):
                 tokens of ``state``, or the positions of ``grid``.
             key_mask: False for padding, to which no token attends, ``(..., seq)``. Padding still
                 counts in the default positions.
-            state: The state after the earlier tokens, for a causal layer.
-            return_state: Whether to also return the state after the last token.
+            document_ids: For packed sequences, the document of each token, ``(..., seq)``:
+                integers that increase from document to document, see
+                :func:`~stringlib.documents.document_ids_of`. No token attends to another document,
+                and default positions restart at 0 in each document. So each document has the
+                output that it has alone. Causal linear attention remains linear in the number of
+                tokens; softmax, layers that are not causal and Toeplitz weights use an n × n mask.
+                Default: None, one document per row.
+            state: The state after the earlier tokens, for a causal layer. With ``document_ids``
+                the first document of each row continues it.
+            return_state: Whether to also return the state after the last token. With
+                ``document_ids`` it is the state of the last document alone, which must have the
+                same number of tokens in each row.
 
         Returns:
             ``(..., seq, dim)``, in the dtype of ``x``; with ``return_state`` a pair. The state is
@@ -237,7 +248,7 @@ class MultiHeadAttention(nn.Module):
         if return_state:
             self.core.require_state(None)
         v = self._split(self.to_v(x))
-        out, after = self._attended(x, v, positions, key_mask, state)
+        out, after = self._attended(x, v, positions, key_mask, state, document_ids, return_state)
         if self.gate is not None:
             out = self.gate(out, x)
         out = self.to_out(out.transpose(-3, -2).flatten(-2))
@@ -250,6 +261,7 @@ class MultiHeadAttention(nn.Module):
         positions: Reals[Tensor, "...p seq coord_dim"] | Phases | None = None,
         *,
         key_mask: Tensor | None = None,
+        document_ids: Indices[Tensor, "...? n"] | None = None,
     ) -> Tensor:
         """Return the attention weights, ``(..., heads, seq, seq)``: rows attend to columns.
 
@@ -260,7 +272,9 @@ class MultiHeadAttention(nn.Module):
         n = x.shape[-2]
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
-        return self._attended(x, v, positions, key_mask)[0]
+        return self._attended(
+            x, v, positions, key_mask, document_ids=document_ids, return_state=False
+        )[0]
 
     @torch.no_grad()
     @checked
@@ -351,7 +365,14 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (-1, self.head_dim)).transpose(-3, -2)
 
     def _attended(
-        self, x: Tensor, v: Tensor, positions: Any, key_mask: Tensor | None, state: Any = None
+        self,
+        x: Tensor,
+        v: Tensor,
+        positions: Any,
+        key_mask: Tensor | None,
+        state: Any = None,
+        document_ids: Tensor | None = None,
+        return_state: bool = True,
     ) -> tuple[Tensor, Any]:
         """Return the outputs of the heads, ``(..., heads, seq, d_v)``, and the state or None."""
         before = last = None
@@ -359,15 +380,25 @@ class MultiHeadAttention(nn.Module):
             if not isinstance(state, ShiftedState):
                 raise TypeError(f"state must be a ShiftedState, got {type(state).__name__}")
             before, state = state
-        q, k, positions = projected(self, x, positions, state)
+        q, k, positions = projected(self, x, positions, state, document_ids)
         q, k = self._split(q), self._split(k)
         if self.shift is not None:
-            k, last = self.shift(k, before, key_mask)
+            k, last = self.shift(k, before, key_mask, document_ids=document_ids)
         if self.log_temperature is not None:
             # so that qᵀk/√d is τ cos(q, k)
             norm = ((self.log_temperature / 2).exp() * self.head_dim**0.25)[:, None, None]
             q, k = _with_norm(q, norm.repeat_interleave(self.group, 0)), _with_norm(k, norm)
-        out, after = self.core(q, k, v, positions, tokens=x, key_mask=key_mask, state=state)
+        out, after = self.core(
+            q,
+            k,
+            v,
+            positions,
+            tokens=x,
+            key_mask=key_mask,
+            state=state,
+            document_ids=document_ids,
+            return_state=return_state,
+        )
         return out, after if after is None or last is None else ShiftedState(last, after)
 
     def _require(self, x: Tensor, positions: Tensor | Phases | None) -> None:

@@ -14,6 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.core import AttentionCore, rotated
+from stringlib.documents import Documents, apart
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import (
@@ -22,7 +23,7 @@ from stringlib.inputs import (
     in_torch_func,
     per_head,
 )
-from stringlib.spec import Floats, Share, checked, require
+from stringlib.spec import Floats, Indices, Share, checked, require
 
 
 @checked
@@ -36,6 +37,7 @@ def softmax_attention(
     key_mask: Tensor | None = None,
     window: int | None = None,
     dropout: Share = 0.0,
+    document_ids: Indices[Tensor, "...? keys"] | None = None,
 ) -> Tensor:
     r"""Return the output of softmax attention for given queries, keys and values.
 
@@ -63,6 +65,9 @@ def softmax_attention(
             window.
         dropout: Probability p of setting an attention weight to 0; the other weights are divided by
             1 − p. Default: 0, no dropout.
+        document_ids: Integers that differ between the keys of different documents, ``(..., keys)``.
+            A query attends only to keys of its own document; the queries are the last of the
+            tokens. The mask for this costs n², also in memory. Default: None, one document.
 
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``q``. The output of a query that
@@ -86,7 +91,7 @@ def softmax_attention(
     if window is not None and not torch.compiler.is_exporting() and keys <= window:
         window = None  # no key is farther away
     masked = bias is not None or key_mask is not None or (causal and n != keys)
-    masked = masked or window is not None
+    masked = masked or window is not None or document_ids is not None
     if group > 1 and masked:
         # not every device has a fused kernel for grouped heads with a mask
         k, v = (x.repeat_interleave(group, -3) for x in (k, v))
@@ -104,6 +109,9 @@ def softmax_attention(
     if key_mask is not None:
         hidden = ~per_head(key_mask, (*lead, pairs[1]), q.device)[..., None, :]
         k, v = (x.masked_fill(hidden.mT, 0) for x in (k, v))  # 0 · NaN is NaN
+    if document_ids is not None:
+        others = apart(document_ids[..., keys - n :], document_ids)
+        hidden = others if hidden is None else hidden | others
     if causal and masked:
         # the kernel takes a mask or is_causal, not both, and is_causal aligns the first tokens. The
         # mask is not made from q, because under vmap this would make one mask for each batch entry.
@@ -201,7 +209,15 @@ class SoftmaxAttention(AttentionCore):
         return f"softmax{super()._description()}"
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        at: Any,
+        tokens: Any,
+        key_mask: Any,
+        state: Any,
+        documents: Documents | None = None,
     ) -> tuple[Tensor, KeyValueCache | None]:
         """Rotate queries and keys or add the bias, and attend to the tokens of the cache too."""
         if at is not None:
@@ -234,5 +250,10 @@ class SoftmaxAttention(AttentionCore):
             key_mask=key_mask,
             window=self.window,
             dropout=self.dropout if self.training else 0.0,
+            document_ids=None if documents is None else documents.of_keys,
         )
         return out, cache
+
+    def _shortened(self, state: KeyValueCache, length: int) -> KeyValueCache:
+        """Return the state of the last tokens alone."""
+        return state.last(length)

@@ -130,6 +130,7 @@ class Block(nn.Module):
         positions: Tensor | Phases | None = None,
         *,
         key_mask: Tensor | None = None,
+        document_ids: Tensor | None = None,
         state: State | None = None,
         return_state: bool = False,
     ) -> tuple[Tensor, State | None]:
@@ -141,6 +142,8 @@ class Block(nn.Module):
                 the phases that the encoder computes from them. Default: those of the attention
                 layer.
             key_mask: False for padding, ``(..., seq)``. No token attends to padding.
+            document_ids: For packed sequences, integers that increase from document to document,
+                ``(..., seq)``. No token attends to another document.
             state: For causal attention, the state that this block returned for the earlier tokens.
             return_state: If True, the state after the last token is also returned. Default: False.
 
@@ -151,6 +154,7 @@ class Block(nn.Module):
             self.norm_attention(x),
             positions,
             key_mask=key_mask,
+            document_ids=document_ids,
             state=state,
             return_state=return_state,
         )

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.multihead import State, with_room
+from stringlib.documents import documents_of
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
@@ -159,6 +160,7 @@ class LanguageModel(Blocks):
         positions: Positions[Tensor, "... n coord_dim"] | None = None,
         *,
         key_mask: Tensor | None = None,
+        document_ids: Indices[Tensor, "...ids seq"] | None = None,
         state: Sequence[State] | None = None,
         return_state: bool = False,
         logits_to_keep: int | None = None,
@@ -175,9 +177,16 @@ class LanguageModel(Blocks):
             key_mask: False for padding, ``(batch, seq)``. No token attends to padding. By default
                 padding has a position like any other token. If there is padding before the tokens
                 and the encoding is absolute, give ``positions``.
+            document_ids: For packed sequences, the document of each token, ``(batch, seq)`` or
+                ``(seq,)``: integers that increase from document to document, see
+                :func:`~stringlib.documents.document_ids_of`. No token attends to another document,
+                and default positions restart at 0 in each document, so that each document has the
+                logits that it has alone. Default: None, one document per row.
             state: The states that the model returned for the earlier tokens, one for each block.
-            return_state: If True, the states after the last token are also returned.
-                Default: False.
+                With ``document_ids`` the first document of each row continues them.
+            return_state: If True, the states after the last token are also returned. With
+                ``document_ids`` they are those of the last document alone, which must have the same
+                number of tokens in each row. Default: False.
             logits_to_keep: Number of tokens at the end for which logits are computed. Default: all
                 tokens.
 
@@ -200,7 +209,9 @@ class LanguageModel(Blocks):
                 f"got {tokens.min().item()} to {tokens.max().item()}"
             ) from None
         require_places("tokens", x, positions)
-        if positions is None:
+        if positions is None and document_ids is not None:
+            positions = documents_of(x.unsqueeze(-3), document_ids, before).positions[..., None]
+        elif positions is None:
             positions = torch.arange(before, before + tokens.shape[-1], device=x.device)[:, None]
         if isinstance(self.absolute, Sinusoidal):
             norm = math.sqrt(self.absolute.dim / 2)  # of a sinusoidal vector; of a token about 1
@@ -212,7 +223,12 @@ class LanguageModel(Blocks):
         for i, (block, block_positions) in enumerate(zip(self.blocks, read, strict=True)):
             earlier = None if state is None else state[i]
             x, left = block(
-                x, block_positions, key_mask=key_mask, state=earlier, return_state=return_state
+                x,
+                block_positions,
+                key_mask=key_mask,
+                document_ids=document_ids,
+                state=earlier,
+                return_state=return_state,
             )
             after.append(left)
         if logits_to_keep is not None:
