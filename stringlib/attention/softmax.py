@@ -223,6 +223,7 @@ class SoftmaxAttention(AttentionCore):
         if at is not None:
             q, k = rotated(self.encoder, q, k, at, whole=False)
         before, cache = 0, None
+        document_ids = None if documents is None else documents.of_keys
         if self.causal:
             if key_mask is not None:
                 key_mask = per_head(key_mask, q.shape[:-1], q.device).expand(q.shape[:-1])
@@ -237,6 +238,7 @@ class SoftmaxAttention(AttentionCore):
                 start = before - window + 1
                 k, v = k[..., start:, :], v[..., start:, :]
                 key_mask = None if key_mask is None else key_mask[..., start:]
+                document_ids = None if document_ids is None else document_ids[..., start:]
                 before = window - 1
         bias = None
         if isinstance(self.encoder, RelativeBias):
@@ -250,7 +252,7 @@ class SoftmaxAttention(AttentionCore):
             key_mask=key_mask,
             window=self.window,
             dropout=self.dropout if self.training else 0.0,
-            document_ids=None if documents is None else documents.of_keys,
+            document_ids=document_ids,
         )
         return out, cache
 
