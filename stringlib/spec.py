@@ -64,6 +64,7 @@ from stringlib.inputs import (
     INTEGERS,
     can_inspect,
     common_shape,
+    hint_for,
     kind_of,
     require_log_decay,
     require_name,
@@ -382,8 +383,10 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
 
     def test(x: Any, sizes: Sizes) -> None:
         dtype = x.dtype if isinstance(x, Tensor) else torch.bool
-        if not (floats and dtype.is_floating_point) and not others(dtype):
-            raise TypeError(f"{name} must be {kind}, got {kind_of(x)}")
+        real = dtype.is_floating_point
+        if (real and dtype.itemsize < 2) or (not (floats and real) and not others(dtype)):
+            hint = hint_for(x) if floats else ""
+            raise TypeError(f"{name} must be {kind}, got {kind_of(x)}{hint}")
         shape = x.shape
         more = len(shape) - count
         if more and (more < 0 or not lead):

@@ -188,5 +188,6 @@ class SoftmaxAttention(AttentionCore):
             k, v, key_mask = cache.keys, cache.values, cache.mask
         bias = None
         if isinstance(self.encoder, RelativeBias):
-            bias = self.encoder(q.shape[-2], k.shape[-2], offset=before)
+            n, keys = q.shape[-2], k.shape[-2]
+            bias = self.encoder(num_queries=n, num_keys=keys, offset=before)
         return softmax_attention(q, k, v, bias, self.causal, key_mask=key_mask), cache
