@@ -227,7 +227,12 @@ def checked(function: F) -> F:
 
     def call(*args: Any, **named: Any) -> Any:
         sizes: Sizes = numerals.copy()
-        count = len(args)
+        try:
+            count = len(args)
+        except TypeError:  # torch.fx has rewritten this function, so that args is the module
+            raise TypeError(
+                "torch.fx cannot trace this function. Use torch.compile or torch.export instead."
+            ) from None
         for key, attribute in own:
             sizes[key] = getattr(args[0], attribute)
         for key, place, lender, attribute in lent:
