@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 from torch._subclasses import FakeTensor
+from torch.fx import Proxy
 
 Layout = Literal["interleaved", "half"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -34,8 +35,8 @@ def did_you_mean(value: object, known: Iterable[str]) -> str:
 
 def require_floats(name: str, x: object) -> None:
     """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        raise TypeError(f"{name} must be a floating-point tensor, got {kind_of(x)}")
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.dtype.itemsize < 2:
+        raise TypeError(f"{name} must be a floating-point tensor, got {kind_of(x)}{hint_for(x)}")
 
 
 def require_heads(name: str, x: Tensor, heads: int) -> None:
@@ -80,7 +81,7 @@ def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
     """Raise unless ``x`` has the device and the dtype of the weight of a projection.
 
     Under autocast any dtype is accepted. Nothing is checked if the module has no floating-point
-    weight.
+    weight, and no device is checked if the module gets its weight when it is called.
 
     Raises:
         TypeError: If the dtypes differ.
@@ -89,7 +90,7 @@ def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
     weight = getattr(module, "weight", None)
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         return  # a user-defined module, or a quantised one
-    if x.device != weight.device:
+    if x.device != weight.device and not is_offloaded(module):
         raise ValueError(
             f"{name} must be on {weight.device}, the device of the weights, got {x.device}"
         )
@@ -99,6 +100,15 @@ def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
             f"{name} must be {weight.dtype}, the dtype of the weights, got {x.dtype}. Convert "
             f"{name} or the module with .to(dtype), or use torch.autocast."
         )
+
+
+def is_offloaded(module: nn.Module) -> bool:
+    """Return whether the weight of a module is loaded when the module is called.
+
+    ``cpu_offload`` of accelerate does this. Between calls the weight is on the meta device.
+    """
+    weight = getattr(module, "weight", None)
+    return isinstance(weight, Tensor) and weight.is_meta and "forward" in vars(module)
 
 
 def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:
@@ -268,6 +278,15 @@ def without_looking() -> Iterator[None]:
 def has_values(x: Tensor) -> bool:
     """Return whether a tensor has values: False on the meta device and while tracing."""
     return not (x.is_meta or isinstance(x, FakeTensor) or torch.compiler.is_compiling())
+
+
+def hint_for(value: object) -> str:
+    """Return what to do about a value that is no tensor of a usable dtype, or ``""``."""
+    if isinstance(value, Proxy):
+        return ". torch.fx cannot trace this function. Use torch.compile or torch.export instead"
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return ", which has no arithmetic. Convert it with .to(torch.bfloat16)"
+    return ""
 
 
 def kind_of(value: object) -> str:

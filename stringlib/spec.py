@@ -64,6 +64,7 @@ from stringlib.inputs import (
     INTEGERS,
     can_inspect,
     common_shape,
+    hint_for,
     kind_of,
     require_log_decay,
     require_name,
@@ -226,7 +227,12 @@ def checked(function: F) -> F:
 
     def call(*args: Any, **named: Any) -> Any:
         sizes: Sizes = numerals.copy()
-        count = len(args)
+        try:
+            count = len(args)
+        except TypeError:  # torch.fx has rewritten this function, so that args is the module
+            raise TypeError(
+                "torch.fx cannot trace this function. Use torch.compile or torch.export instead."
+            ) from None
         for key, attribute in own:
             sizes[key] = getattr(args[0], attribute)
         for key, index, lender, attribute in lent:
@@ -382,8 +388,10 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
 
     def test(x: Any, sizes: Sizes) -> None:
         dtype = x.dtype if isinstance(x, Tensor) else torch.bool
-        if not (floats and dtype.is_floating_point) and not others(dtype):
-            raise TypeError(f"{name} must be {kind}, got {kind_of(x)}")
+        real = dtype.is_floating_point
+        if (real and dtype.itemsize < 2) or (not (floats and real) and not others(dtype)):
+            hint = hint_for(x) if floats else ""
+            raise TypeError(f"{name} must be {kind}, got {kind_of(x)}{hint}")
         shape = x.shape
         more = len(shape) - count
         if more and (more < 0 or not lead):

@@ -288,7 +288,8 @@ class LinearAttention(AttentionCore):
         """Apply positions and feature map, and return the weighted sums."""
         phi, encoder, weight = self.features, self.encoder, CONSTANT
         if self.weight is not None:
-            weight = self.weight(q if tokens is None else tokens, key_mask)
+            tokens = q if tokens is None else tokens
+            weight = self.weight(tokens) if key_mask is None else self.weight(tokens, key_mask)
         if phi.scale != 1:
             q, k = q * phi.scale, k * phi.scale
         if self.rotate == "before" and at is not None:

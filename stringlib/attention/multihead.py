@@ -19,7 +19,7 @@ from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
-from stringlib.inputs import require_like_weight, require_places, require_split
+from stringlib.inputs import is_offloaded, require_like_weight, require_places, require_split
 from stringlib.kernels.features import unit
 from stringlib.parts import FIXED, known_options
 from stringlib.precision import at_least_float32
@@ -383,7 +383,7 @@ class MultiHeadAttention(nn.Module):
         q, k, positions = projected(self, x, positions, state, document_ids)
         q, k = self._split(q), self._split(k)
         if self.shift is not None:
-            k, last = self.shift(k, before, key_mask, document_ids=document_ids)
+            k, last = self.shift(k, before=before, key_mask=key_mask, document_ids=document_ids)
         if self.log_temperature is not None:
             # so that qᵀk/√d is τ cos(q, k)
             norm = ((self.log_temperature / 2).exp() * self.head_dim**0.25)[:, None, None]
@@ -404,6 +404,12 @@ class MultiHeadAttention(nn.Module):
     def _require(self, x: Tensor, positions: Tensor | Phases | None) -> None:
         """Raise unless tokens fit the projections, and positions fit the tokens."""
         require_like_weight("x", x, self.to_q)
+        if is_offloaded(self.to_q) and any(p.is_meta for p in self.core.parameters()):
+            raise ValueError(
+                "encoder, features and weight must not be offloaded one by one, because the layer "
+                "uses their parameters together, got parameters on meta. Pass "
+                "preload_module_classes=['MultiHeadAttention'] to cpu_offload."
+            )
         if isinstance(positions, Phases):
             require_places("x", x, positions.cos_sin, own=4)
         elif positions is not None:

@@ -242,7 +242,8 @@ class SoftmaxAttention(AttentionCore):
                 before = window - 1
         bias = None
         if isinstance(self.encoder, RelativeBias):
-            bias = self.encoder(q.shape[-2], k.shape[-2], offset=before)
+            n, keys = q.shape[-2], k.shape[-2]
+            bias = self.encoder(num_queries=n, num_keys=keys, offset=before)
         out = softmax_attention(
             q,
             k,

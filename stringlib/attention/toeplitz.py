@@ -106,7 +106,7 @@ class ToeplitzWeight(PositionWeight):
             n: Number of tokens.
         """
         # a query at position n - 1 and keys at 0 … 2n - 2 have all distances, n - 1 … 1 - n
-        return cls(bias(1, 2 * n - 1, offset=n - 1).squeeze(1))
+        return cls(bias(num_queries=1, num_keys=2 * n - 1, offset=n - 1).squeeze(1))
 
     @checked
     def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:

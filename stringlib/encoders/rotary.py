@@ -68,6 +68,10 @@ class Phases(NamedTuple):
             moved = self.cos_sin.to(moved.device, torch.float32)
         return Phases(moved, None if self.basis is None else self.basis.to(moved))
 
+    def detach(self) -> Phases:
+        """Return the phases without gradients, as hooks expect of what a module is called with."""
+        return Phases(self.cos_sin.detach(), None if self.basis is None else self.basis.detach())
+
 
 class RotaryEncoder(RotaryForm):
     r"""Base of all encoders of the form :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.

@@ -16,7 +16,7 @@ from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
-from stringlib.inputs import per_head, require_places, require_same_device
+from stringlib.inputs import is_offloaded, per_head, require_places, require_same_device
 from stringlib.models.blocks import (
     Block,
     Blocks,
@@ -257,7 +257,11 @@ class LanguageModel(Blocks):
             raise ValueError(f"batch_shape must be the size of the batch, got {batch_shape}")
         # the model itself reads no tokens, so that wrappers and hooks of its blocks run
         nothing = torch.zeros(*shape, 0, dtype=torch.int64, device=self.embed.weight.device)
-        _, state = self(nothing, return_state=True)
+        return self._state_after(nothing, max_length)
+
+    def _state_after(self, tokens: Tensor, max_length: int | None) -> tuple[State, ...]:
+        """Return the states after some tokens, with memory for ``max_length``."""
+        _, state = self(tokens, return_state=True)
         return state if max_length is None else tuple(with_room(s, max_length) for s in state)
 
     @torch.no_grad()
@@ -299,7 +303,6 @@ class LanguageModel(Blocks):
                 f"temperature must be 0 or at least {LEAST_TEMPERATURE:g}, so that logits divided "
                 f"by it are finite, got {temperature:g}. Give 0 for the most likely token."
             )
-        self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
             raise ValueError(
                 "tokens must have at least one token, from which to generate, got none"
@@ -324,7 +327,8 @@ class LanguageModel(Blocks):
             # padding gets position 0 as well, which has no effect because it is masked
             positions = (key_mask.cumsum(-1) - 1).clamp(min=0)[..., None]
         drawn = [tokens]
-        state = self.init_state(len(tokens), tokens.shape[-1] + count) if count else None
+        room = tokens.shape[-1] + count
+        state = self._state_after(tokens[:, :0], room) if count else None
         for _ in range(count):
             scores, state = self(
                 drawn[-1],
@@ -365,7 +369,8 @@ class LanguageModel(Blocks):
             ValueError: If the tokens are on another device, the state has another number of
                 blocks, or there are more tokens than ``length``.
         """
-        require_same_device("the model", self.embed.weight, "tokens", tokens)
+        if not is_offloaded(self.embed):
+            require_same_device("the model", self.embed.weight, "tokens", tokens)
         if state is not None and len(state) != len(self.blocks):
             raise ValueError(
                 f"state must have one state for each of {len(self.blocks)} blocks, got {len(state)}"

@@ -234,7 +234,7 @@ class ViT(Blocks):
                 f"got {tuple(images.shape[2:])}"
             )
         if isinstance(self.absolute, GridTable) and positions is None:
-            x = self.absolute(x, self.absolute.places(*grid))
+            x = self.absolute(x, self.absolute.places(*grid, device=x.device))
         if positions is None:
             # integers, which a roll of features needs
             positions = grid_positions(*grid, dtype=torch.int64, device=images.device)
