@@ -162,7 +162,8 @@ class CirculantProjection(Projection):
 
     def product(self, x: Tensor) -> Tensor:
         """Return Wx for ``x`` in float32 or float64, by the FFT if it is faster."""
-        if not _is_faster(self, "fft"):
+        # the ONNX exporter cannot convert most operations on the complex spectrum
+        if torch.compiler.is_exporting() or not _is_faster(self, "fft"):
             return super().product(x)
         return self._convolve(x)
 
