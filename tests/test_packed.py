@@ -296,12 +296,13 @@ def test_a_cache_holds_the_last_document_alone() -> None:
     mask = torch.ones(2, LENGTH, dtype=torch.bool)
     mask[0, 7] = False
     with torch.no_grad():
-        _, cache = core(q, k, v, document_ids=SAME_LAST, key_mask=mask)
+        _, cache = core(q, k, v, document_ids=SAME_LAST, key_mask=mask, return_state=True)
     assert torch.equal(cache.keys, k[..., 4:, :])
     assert torch.equal(cache.values, v[..., 4:, :])
     assert cache.mask.tolist() == mask[:, None, 4:].expand(2, 3, 5).tolist()
-    assert core(q, k, v, document_ids=IDS, return_state=False)[1] is None
-    _, state = LinearAttention(ReLUFeatures(), causal=True)(q, k, v, document_ids=SAME_LAST)
+    assert core(q, k, v, document_ids=IDS)[1] is None
+    linear = LinearAttention(ReLUFeatures(), causal=True)
+    _, state = linear(q, k, v, document_ids=SAME_LAST, return_state=True)
     assert state.length == 5
 
 
