@@ -62,7 +62,7 @@ class AttentionCore(nn.Module):
         key_mask: Tensor | None = None,
         state: Any = None,
         document_ids: Tensor | None = None,
-        return_state: bool = True,
+        return_state: bool = False,
     ) -> tuple[Tensor, Any]:
         """Return the outputs of the heads, and the state after the last token.
 
@@ -78,11 +78,12 @@ class AttentionCore(nn.Module):
             key_mask: False for padding, ``(..., n)`` or ``(..., heads, n)``.
             state: The state of the earlier tokens. Default: None, there are no earlier tokens.
             document_ids: Integers that increase from document to document, ``(..., n)``. No token
-                attends to another document. The first document continues ``state``, and the
-                returned state is that of the last document alone. Softmax, linear attention that
-                is not causal and Toeplitz weights use an n × n mask. Default: None, one document.
-            return_state: If False, None may be returned as the state. With ``document_ids`` the
-                state needs the length of the last document, which must be the same in all rows.
+                attends to another document. The first document continues ``state``. Softmax,
+                linear attention that is not causal and Toeplitz weights use an n × n mask.
+                Default: None, one document.
+            return_state: If True, the state is also returned with ``document_ids``. It is that of
+                the last document alone, which must have the same number of tokens in each row.
+                Default: False, the state is None with ``document_ids``.
 
         Returns:
             The outputs, ``(..., heads, n, d_v)``, and the state: a

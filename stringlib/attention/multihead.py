@@ -272,9 +272,7 @@ class MultiHeadAttention(nn.Module):
         n = x.shape[-2]
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
-        return self._attended(
-            x, v, positions, key_mask, document_ids=document_ids, return_state=False
-        )[0]
+        return self._attended(x, v, positions, key_mask, document_ids=document_ids)[0]
 
     @torch.no_grad()
     @checked
@@ -372,7 +370,7 @@ class MultiHeadAttention(nn.Module):
         key_mask: Tensor | None,
         state: Any = None,
         document_ids: Tensor | None = None,
-        return_state: bool = True,
+        return_state: bool = False,
     ) -> tuple[Tensor, Any]:
         """Return the outputs of the heads, ``(..., heads, seq, d_v)``, and the state or None."""
         before = last = None

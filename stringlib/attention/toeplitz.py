@@ -233,7 +233,8 @@ def _sums_by_document(
     scores, hidden = phi_q @ phi_k.mT, documents.apart()
     if causal:
         hidden = hidden | torch.ones_like(hidden).triu(1)
-    logits, common = toeplitz(bias, 1), 0
+    logits = toeplitz(bias, 1)
+    common: Tensor | None = None
     if key_scale is not None:
         common = common_scale(key_scale, causal, documents=documents)
         # difference of the scales first: added to a large scale, a bias would lose digits
@@ -242,7 +243,9 @@ def _sums_by_document(
     largest = logits.detach().amax(-1, keepdim=True)
     largest = largest.masked_fill(largest == -math.inf, 0)  # all products are 0
     weights = (logits - largest).exp().to(scores.dtype)
-    return WeightedSums((scores * weights) @ u, largest.squeeze(-1).to(u.dtype) + common, None)
+    scale = largest.squeeze(-1).to(u.dtype)
+    scale = scale if common is None else scale + common
+    return WeightedSums((scores * weights) @ u, scale, None)
 
 
 def _is_near(logs: Tensor, dtype: torch.dtype) -> bool:

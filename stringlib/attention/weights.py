@@ -335,7 +335,7 @@ def longest(start: int | Tensor, count: int) -> int:
     """
     if not isinstance(start, Tensor):
         return start + count
-    if not count or not can_inspect(start) or in_torch_func():
+    if not start.numel() or not can_inspect(start) or in_torch_func():
         return 0
     return int(token_positions(start, count, start.device).max()) + 1
 
