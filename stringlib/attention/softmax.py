@@ -197,11 +197,19 @@ class SoftmaxAttention(AttentionCore):
         return f"softmax{super()._description()}"
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        at: Any,
+        key_at: Any,
+        tokens: Any,
+        key_mask: Any,
+        state: Any,
     ) -> tuple[Tensor, KeyValueCache | None]:
         """Rotate queries and keys or add the bias, and attend to the tokens of the cache too."""
         if at is not None:
-            q, k = rotated(self.encoder, q, k, at, whole=False)
+            q, k = rotated(self.encoder, q, k, at, key_at, whole=False)
         before, cache = 0, None
         if self.causal:
             if key_mask is not None:
