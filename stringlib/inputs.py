@@ -148,12 +148,15 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return longest
 
 
-def require_places(name: str, x: Tensor, positions: Tensor | None, own: int = 2) -> None:
+def require_places(
+    name: str, x: Tensor, positions: Tensor | None, own: int = 2, what: str = "positions"
+) -> None:
     """Raise unless the leading dimensions of ``positions`` expand to those of ``x``.
 
     The leading dimensions are all but the last ``own`` of ``positions``, and all but the last two
     of ``x``. An encoder broadcasts its vectors with the positions. A layer does not, because its
     output has the shape of its tokens, ``(..., seq, dim)``. None is accepted as ``positions``.
+    Errors call the positions ``what``.
 
     Raises:
         ValueError: If ``positions`` have more leading dimensions than ``x``, or sizes that do not
@@ -161,7 +164,7 @@ def require_places(name: str, x: Tensor, positions: Tensor | None, own: int = 2)
     """
     if positions is not None and not expands(positions.shape[:-own], x.shape[:-2]):
         raise ValueError(
-            f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
+            f"the leading dimensions of {what} must expand to {tuple(x.shape[:-2])}, "
             f"the leading dimensions of {name}, got shape {tuple(positions.shape)}"
         )
 
@@ -195,7 +198,10 @@ def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 
 def per_head(
-    key_mask: Tensor, shape: tuple[int, ...], device: torch.device | None = None
+    key_mask: Tensor,
+    shape: tuple[int, ...],
+    device: torch.device | None = None,
+    name: str = "key_mask",
 ) -> Tensor:
     """Return a mask of the keys with a dimension for heads.
 
@@ -205,6 +211,7 @@ def per_head(
             heads have the same mask.
         shape: Shape of the keys without channels, ``(..., heads, keys)``.
         device: Device of the keys. Default: the device is not checked.
+        name: Name of the mask in errors.
 
     Returns:
         The mask, ``(..., heads or 1, keys)``.
@@ -215,15 +222,15 @@ def per_head(
     """
     if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
         kind = getattr(key_mask, "dtype", type(key_mask).__name__)
-        raise TypeError(f"key_mask must be a boolean tensor, False for padding, got {kind}")
+        raise TypeError(f"{name} must be a boolean tensor, False for padding, got {kind}")
     mask = key_mask.unsqueeze(-2) if 1 <= key_mask.ndim < len(shape) else key_mask
     if mask.ndim < 2 or not expands(mask.shape, shape) or mask.shape[-1] != shape[-1]:
         raise ValueError(
-            f"key_mask must have shape {tuple(shape)}, or for the same mask in all heads "
+            f"{name} must have shape {tuple(shape)}, or for the same mask in all heads "
             f"{(*shape[:-2], shape[-1])}, got {tuple(key_mask.shape)}"
         )
     if device is not None and mask.device != device:
-        raise ValueError(f"key_mask must be on {device}, the device of the keys, got {mask.device}")
+        raise ValueError(f"{name} must be on {device}, the device of the keys, got {mask.device}")
     return mask
 
 

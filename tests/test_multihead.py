@@ -520,7 +520,7 @@ def test_a_grid_is_decoded_row_by_row() -> None:
     first, state = layer(x[:4], return_state=True)
     rest = layer(x[4:], state=state)
     assert properties.largest_difference(torch.cat([first, rest]), layer(x)) <= 1e-5
-    with pytest.raises(ValueError, match="positions must have one row for each"):
+    with pytest.raises(ValueError, match="positions must be given for 7 tokens, because grid"):
         layer(torch.randn(7, 24))
 
 

@@ -63,19 +63,21 @@ class AttentionCore(nn.Module):
         state: Any = None,
         document_ids: Tensor | None = None,
         return_state: bool = False,
+        key_positions: Tensor | Phases | None = None,
     ) -> tuple[Tensor, Any]:
         """Return the outputs of the heads, and the state after the last token.
 
         Args:
             q: Queries, ``(..., heads, n, d)``.
-            k: Keys, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
-            v: Values, ``(..., kv_heads, n, d_v)``.
+            k: Keys, ``(..., kv_heads, keys, d)``; ``kv_heads`` divides ``heads``. If causal, there
+                is a key for each query.
+            v: Values, ``(..., kv_heads, keys, d_v)``.
             positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
                 after the tokens of ``state``, or the positions of the grid. Integers for a roll.
                 With ``document_ids`` the default restarts at 0 in each document.
             tokens: The tokens of the layer, ``(..., n, dim)``, from which a learned weight
                 computes its decays. Default: ``q``.
-            key_mask: False for padding, ``(..., n)`` or ``(..., heads, n)``.
+            key_mask: False for padding, ``(..., keys)`` or ``(..., heads, keys)``.
             state: The state of the earlier tokens. Default: None, there are no earlier tokens.
             document_ids: Integers that increase from document to document, ``(..., n)``. No token
                 attends to another document. The first document continues ``state``. Softmax,
@@ -84,6 +86,8 @@ class AttentionCore(nn.Module):
             return_state: If True, the state is also returned with ``document_ids``. It is that of
                 the last document alone, which must have the same number of tokens in each row.
                 Default: False, the state is None with ``document_ids``.
+            key_positions: Positions of the keys, or their phases, if the keys belong to other
+                tokens than the queries (cross-attention); not if causal. Default: ``positions``.
 
         Returns:
             The outputs, ``(..., heads, n, d_v)``, and the state: a
@@ -101,7 +105,20 @@ class AttentionCore(nn.Module):
         if document_ids is not None:
             documents = documents_of(q, document_ids, 0 if state is None else state.length)
         at = self.located(q, positions, state, documents)
-        out, after = self._attend(q, k, v, at, tokens, key_mask, state, documents)
+        key_at = None
+        if key_positions is not None:
+            if self.causal or documents is not None:
+                raise ValueError(
+                    "key_positions must be None if causal or with document_ids, because queries "
+                    f"and keys then belong to the same tokens, got {type(key_positions).__name__}"
+                )
+            key_at = self.located(k, key_positions, name="key_positions")
+        elif at is not None and k.shape[-2] != q.shape[-2]:
+            raise ValueError(
+                f"key_positions must be given for {k.shape[-2]} keys and {q.shape[-2]} queries, "
+                "got None"
+            )
+        out, after = self._attend(q, k, v, at, key_at, tokens, key_mask, state, documents)
         if documents is not None and after is not None:
             after = self._shortened(after, documents.last_length()) if return_state else None
         return out, None if after is None else self._labelled(after, state)
@@ -112,12 +129,17 @@ class AttentionCore(nn.Module):
         k: Tensor,
         v: Tensor,
         at: Any,
+        key_at: Any,
         tokens: Any,
         key_mask: Any,
         state: Any,
         documents: Documents | None = None,
     ) -> tuple[Tensor, Any]:
-        """Return outputs and state; ``at`` is what :meth:`located` returns."""
+        """Return outputs and state.
+
+        ``at`` and ``key_at`` are what :meth:`located` returns for queries and keys; ``key_at`` is
+        None if keys are at the positions of the queries.
+        """
         raise NotImplementedError
 
     @property
@@ -165,6 +187,8 @@ class AttentionCore(nn.Module):
         positions: Tensor | Phases | None,
         state: Any = None,
         documents: Documents | None = None,
+        *,
+        name: str = "positions",
     ) -> Any:
         """Return the positions in the form in which they are applied.
 
@@ -173,6 +197,7 @@ class AttentionCore(nn.Module):
             positions: ``(..., n, coord_dim)``, phases of the encoder, or None for the default.
             state: The state of earlier tokens, or None.
             documents: The documents of packed sequences, or None.
+            name: Name of the positions in errors.
 
         Returns:
             Phases for a rotary encoder, integer positions for a roll, None without either.
@@ -184,13 +209,14 @@ class AttentionCore(nn.Module):
             return positions
         if positions is None:
             coord_dim = 1 if encoder is None else encoder.coord_dim
-            positions = self._default_positions(q, coord_dim, state, documents)
+            positions = self._default_positions(q, coord_dim, state, documents, name)
         elif encoder is not None:
-            require_same_tokens("the queries", q, "positions", positions)
+            owner = "the queries" if name == "positions" else "the keys"
+            require_same_tokens(owner, q, name, positions)
         return positions if encoder is None else encoder.phases(positions).to(q.dtype)
 
     def _default_positions(
-        self, q: Tensor, coord_dim: int, state: Any, documents: Documents | None
+        self, q: Tensor, coord_dim: int, state: Any, documents: Documents | None, name: str
     ) -> Tensor:
         """Return 0, 1, 2, … after the tokens of a state, or the positions of the grid."""
         if coord_dim == 1 and documents is not None:
@@ -200,13 +226,17 @@ class AttentionCore(nn.Module):
             return torch.arange(before, before + n, device=q.device)[:, None]
         if self.grid is None or coord_dim != 2 or documents is not None:
             raise ValueError(
-                f"positions must be given for an encoder with {coord_dim} coordinates, with shape "
+                f"{name} must be given for an encoder with {coord_dim} coordinates, with shape "
                 f"(..., {n}, {coord_dim}), got None"
             )
         positions = grid_positions(*self.grid, device=q.device)
-        positions = positions[before : before + n] if self.causal else positions
-        require_same_tokens("the queries", q, "positions", positions)
-        return positions
+        own = positions[before : before + n] if self.causal else positions
+        if n != len(own):
+            raise ValueError(
+                f"{name} must be given for {before + n} tokens, because grid = {self.grid} has "
+                f"{len(positions)} positions, got None"
+            )
+        return own
 
 
 class LinearAttention(AttentionCore):
@@ -281,6 +311,7 @@ class LinearAttention(AttentionCore):
         k: Tensor,
         v: Tensor,
         at: Any,
+        key_at: Any,
         tokens: Any,
         key_mask: Any,
         state: Any,
@@ -295,7 +326,7 @@ class LinearAttention(AttentionCore):
             q, k = q * phi.scale, k * phi.scale
         if self.rotate == "before" and at is not None:
             # R(r)x itself: the outer basis cancels in a product, but not in a feature
-            q, k = rotated(encoder, q, k, at, whole=True)
+            q, k = rotated(encoder, q, k, at, key_at, whole=True)
         group = q.shape[-3] // k.shape[-3]
         if group > 1:
             k, v = (y.repeat_interleave(group, -3) for y in (k, v))
@@ -304,14 +335,19 @@ class LinearAttention(AttentionCore):
         phi_q = phi(q)
         keys: dict[str, Any] = {"key_scale": scale, "key_mask": key_mask}
         if self.rotate == "after" and isinstance(encoder, RotaryEncoder):
+            keys |= {"key_positions": key_at, "numerator_only": True}
             if documents is not None:
                 keys["document_ids"] = documents.numbers
             out = rotated_linear_attention(
-                phi_q, phi_k, v, encoder, at, weight, self.causal, numerator_only=True, **keys
+                phi_q, phi_k, v, encoder, at, weight, self.causal, **keys
             )
             return out, None
         if self.roll is not None:
-            phi_q, phi_k = self.roll(phi_q, phi_k, at)
+            phi_q, phi_k = (
+                self.roll(phi_q, phi_k, at)
+                if key_at is None
+                else (self.roll.rotate(phi_q, at), self.roll.rotate(phi_k, key_at))
+            )
         normalize = phi.nonnegative and weight.normalized
         keys["documents"] = documents
         return attend(
@@ -368,15 +404,22 @@ class LinearAttention(AttentionCore):
 
 
 def rotated(
-    encoder: Any, q: Tensor, k: Tensor, phases: Phases, *, whole: bool
+    encoder: Any,
+    q: Tensor,
+    k: Tensor,
+    phases: Phases,
+    key_phases: Phases | None = None,
+    *,
+    whole: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return rotated queries and keys, also if several query heads share a key head.
 
     Args:
         encoder: A rotary encoder.
         q: ``(..., heads, n, d)``.
-        k: ``(..., kv_heads, n, d)``.
-        phases: Phases of the encoder.
+        k: ``(..., kv_heads, keys, d)``.
+        phases: Phases of the encoder for the queries.
+        key_phases: Phases for the keys. Default: ``phases``.
         whole: True for R(r)x. False leaves out the outer basis, which cancels in scores.
     """
     group = q.shape[-3] // k.shape[-3]
@@ -385,8 +428,12 @@ def rotated(
         # the queries of one key head as a batch, so that the phases of this head serve them all
         q, k = q.unflatten(-3, (-1, group)).transpose(-4, -3), k.unsqueeze(-4)
         phases = phases._replace(cos_sin=phases.cos_sin.unsqueeze(-5))
+        if key_phases is not None:
+            key_phases = key_phases._replace(cos_sin=key_phases.cos_sin.unsqueeze(-5))
     if whole and phases.basis is not None:
-        q, k = encoder.rotate(q, phases), encoder.rotate(k, phases)
+        q, k = encoder.rotate(q, phases), encoder.rotate(k, key_phases or phases)
+    elif key_phases is not None:
+        q, k = encoder(q, k, phases, key_phases)
     else:
         q, k = encoder(q, k, phases)
     return (q.transpose(-4, -3).flatten(-4, -3), k.squeeze(-4)) if grouped else (q, k)

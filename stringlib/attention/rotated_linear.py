@@ -46,6 +46,7 @@ def rotated_linear_attention(
     key_scale: Floats[Tensor, "...? heads? keys"] | None = None,
     key_mask: Tensor | None = None,
     document_ids: Indices[Tensor, "...? keys"] | None = None,
+    key_positions: Tensor | Phases | None = None,
 ) -> Tensor:
     r"""Return the output of linear attention whose features are rotated by their positions.
 
@@ -71,8 +72,8 @@ def rotated_linear_attention(
 
     Args:
         phi_q: Features of the queries, ``(..., heads, seq, m)``.
-        phi_k: Features of the keys, of the same shape.
-        v: Values, ``(..., heads, seq, d_v)``.
+        phi_k: Features of the keys, ``(..., heads, keys, m)``.
+        v: Values, ``(..., heads, keys, d_v)``.
         encoder: A rotary encoder whose ``head_dim`` is the number m of features.
         positions: ``(..., seq, coord_dim)``, or the
             :class:`~stringlib.encoders.rotary.Phases` of the encoder at these positions.
@@ -89,6 +90,8 @@ def rotated_linear_attention(
             :func:`~stringlib.attention.linear.linear_attention`.
         document_ids: The documents of packed sequences, ``(..., keys)``, as for
             :func:`~stringlib.attention.linear.linear_attention`.
+        key_positions: Positions of the keys, or their phases, if they differ from those of the
+            queries. Default: ``positions``.
 
     Returns:
         Outputs, ``(..., heads, seq, d_v)``, in the dtype of ``v``; sums are computed in float32 or
@@ -115,7 +118,10 @@ def rotated_linear_attention(
     with without_autocast(v):
         # rows are scaled, because positive and negative terms may cancel to a very small sum
         q, k, u, key_scale = prepared(moderate_rows(phi_q), phi_k, v, key_scale, key_mask)
-        rotated_q, rotated_k = encoder(q, k, positions)
+        if key_positions is None:
+            rotated_q, rotated_k = encoder(q, k, positions)
+        else:
+            rotated_q, rotated_k = encoder(q, k, positions, key_positions)
         if not numerator_only:
             scaled = {"mode": mode, "key_scale": key_scale, **packing}
             out, _ = attend(rotated_q, rotated_k, u, weight, causal, **scaled)

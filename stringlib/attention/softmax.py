@@ -214,6 +214,7 @@ class SoftmaxAttention(AttentionCore):
         k: Tensor,
         v: Tensor,
         at: Any,
+        key_at: Any,
         tokens: Any,
         key_mask: Any,
         state: Any,
@@ -221,7 +222,7 @@ class SoftmaxAttention(AttentionCore):
     ) -> tuple[Tensor, KeyValueCache | None]:
         """Rotate queries and keys or add the bias, and attend to the tokens of the cache too."""
         if at is not None:
-            q, k = rotated(self.encoder, q, k, at, whole=False)
+            q, k = rotated(self.encoder, q, k, at, key_at, whole=False)
         before, cache = 0, None
         document_ids = None if documents is None else documents.of_keys
         if self.causal:
