@@ -322,10 +322,10 @@ def leads_in_units(unit: float) -> Drawn:
         hover="%{x:.1f}%",
     )
     axes = layout(
-        height=580,
-        margin={"l": 164, "r": 14, "t": 44, "b": 48},
+        height=600,
+        margin={"l": 164, "r": 14, "t": 44, "b": 68},
         title_text=f"units of {unit:g} bytes: {least:+.1f}% to {most:+.1f}%",
-        xaxis=axis("difference from softmax + RoPE, %", -20, 34, dtick=10),
+        xaxis=axis("difference from<br>softmax + RoPE, %", -20, 34, dtick=10),
         yaxis={"type": "category", "range": [len(bits) - 0.5, -0.5]},
         bargap=0.35,
     )

@@ -264,7 +264,7 @@ def toeplitz_times(
     axes = layout(
         height=420,
         margin={"l": 54, "r": 14, "t": 44, "b": 100},
-        title_text=f"FFT faster from: counted {counted:,}, timed {clock}",
+        title_text=f"FFT faster from:<br>counted {counted:,}, timed {clock}",
         xaxis=tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(40_000)),
         yaxis=axis("time / time of the matrix", math.log10(0.2), math.log10(300), type="log",
                    tickvals=[0.3, 1, 3, 10, 30, 100]),
