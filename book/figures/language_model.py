@@ -271,7 +271,7 @@ def within_percent(percent: float, unit: float) -> Drawn:
     ]  # fmt: skip
     traces[-1].marker.opacity = found["shown"]
     axes = layout(
-        height=720,
+        height=840,
         margin={"l": 158, "r": 14, "t": 44, "b": 48},
         title_text=f"within {percent:g}% ({found['more']:.3f} bits per byte): "
         f"{found['count']:.0f} of {len(names) - 1}",

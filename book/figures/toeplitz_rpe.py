@@ -394,8 +394,8 @@ def offset_on_grid(offset: int) -> Drawn:
     axes = layout(
         height=420,
         title_text=f"offset {offset:.0f}: {pick(found['count'], 'one step', 'two steps')}",
-        xaxis=axis("columns to the right", -14, 14, dtick=7, constrain="domain"),
-        yaxis=axis("rows down", 14, -14, dtick=7, scaleanchor="x", constrain="domain"),
+        xaxis=axis("columns to the right", -15, 15, dtick=7, constrain="domain"),
+        yaxis=axis("rows down", 15, -15, dtick=7, scaleanchor="x", constrain="domain"),
     )
     drawn = [
         through(found["arrows"], PALETTE["grey"], width=1.5),

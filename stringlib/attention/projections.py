@@ -102,8 +102,9 @@ class SimplexHadamardProjection(HadamardProjection):
     lengths, add up to 0. The other entries are :math:`\pm\sqrt{D/(D-1)}`. Any two of these D rows,
     with all D channels, have the inner product :math:`-1/(D-1)`, :eq:`eq-simplex-gram`. The cost is
     that of :class:`HadamardProjection`. For large D the error tends to that of
-    :class:`SimplexProjection`, for every x + y, :eq:`eq-simplex-ratio`. The mean is approximately
-    :math:`e^{x^\top y}`, as for :class:`HadamardProjection`.
+    :class:`~stringlib.attention.dense_projections.SimplexProjection`, for every x + y,
+    :eq:`eq-simplex-ratio`. The mean is approximately :math:`e^{x^\top y}`, as for
+    :class:`HadamardProjection`.
 
     Source:
         Reid et al. 2023 for the simplex.
@@ -273,7 +274,10 @@ PROJECTIONS: dict[str, type[Projection]] = {
     "unit-circulant": UnitCirculantProjection,
     "simplex-circulant": SimplexCirculantProjection,
 }
-"""Projections by name. Each value is a subclass of :class:`Projection`."""
+"""Projections by name.
+
+Each value is a subclass of :class:`~stringlib.attention.dense_projections.Projection`.
+"""
 
 
 def _is_faster(projection: Projection, transform: str) -> bool:

@@ -62,7 +62,8 @@ def rotated_linear_attention(
     its output is 0.
 
     To rotate before the feature map, :eq:`eq-rotation-before`, apply the feature map to encoded
-    queries and keys, and call :func:`linear_attention` with these features.
+    queries and keys, and call :func:`~stringlib.attention.linear.linear_attention`
+    with these features.
 
     Args:
         phi_q: Features of the queries, ``(..., heads, seq, m)``.
@@ -70,16 +71,16 @@ def rotated_linear_attention(
         v: Values, ``(..., heads, seq, d_v)``.
         encoder: A rotary encoder whose ``head_dim`` is the number m of features.
         positions: ``(..., seq, coord_dim)``, or the
-            :class:`~stringlib.encoders.string.Phases` of the encoder at these positions.
+            :class:`~stringlib.encoders.rotary.Phases` of the encoder at these positions.
         weight: A position weight, which is applied in numerator and denominator. A constant
             :class:`~stringlib.attention.decay.DecayWeight` gives equation
             :eq:`eq-rotation-decay`. Default: None, the constant weight 1.
         causal: If True, query i attends only to the keys 0 … i. Default: False.
         numerator_only: If True, only the features of the numerator are rotated. Default: False.
-        mode: How to compute the sums, as for :func:`linear_attention`.
+        mode: How to compute the sums, as for ``linear_attention``.
         key_scale: Logarithms of factors that were divided out of ``phi_k``, as for
-            :func:`linear_attention`.
-        key_mask: False for keys that are padding, as for :func:`linear_attention`.
+            ``linear_attention``.
+        key_mask: False for keys that are padding, as for ``linear_attention``.
 
     Returns:
         Outputs, ``(..., heads, seq, d_v)``, in the dtype of ``v``; sums are computed in float32 or

@@ -29,7 +29,7 @@ from stringlib.parts import FIXED, known_options
 from stringlib.spec import Count0, Indices, NotNegative, Positions, checked
 
 LEAST_TEMPERATURE = 1e-30
-"""Smallest temperature above 0: logits up to 10⁸ divided by it are finite in float32."""
+"""Smallest temperature above 0. Logits up to 10⁸ divided by it are finite in float32."""
 
 
 class LanguageModel(Blocks):
