@@ -69,6 +69,14 @@ def test_one_figure_is_updated_and_its_last_state_is_whole(screen, monkeypatch):
     )
 
 
+def test_curves_of_one_colour_differ_in_their_dashes():
+    names = [name for name in COLOURS if COLOURS[name] == COLOURS["gla"]][:2]
+    live = LiveLoss(100, ["softmax", *names])
+    for name in live.names:
+        live.of(name)(history(20))
+    assert [trace.line.dash for trace in live.figure().data] == [None, None, "dash"]
+
+
 def test_where_nobody_looks_on_there_is_one_picture_at_the_end(screen, monkeypatch):
     monkeypatch.setenv("STRINGLIB_LIVE", "0")
     monkeypatch.setattr(module, "PAUSE", 0.0)

@@ -271,7 +271,7 @@ def within_percent(percent: float, unit: float) -> Drawn:
     ]  # fmt: skip
     traces[-1].marker.opacity = found["shown"]
     axes = layout(
-        height=720,
+        height=840,
         margin={"l": 158, "r": 14, "t": 44, "b": 48},
         title_text=f"within {percent:g}% ({found['more']:.3f} bits per byte): "
         f"{found['count']:.0f} of {len(names) - 1}",
@@ -322,10 +322,10 @@ def leads_in_units(unit: float) -> Drawn:
         hover="%{x:.1f}%",
     )
     axes = layout(
-        height=580,
-        margin={"l": 164, "r": 14, "t": 44, "b": 48},
+        height=600,
+        margin={"l": 164, "r": 14, "t": 44, "b": 68},
         title_text=f"units of {unit:g} bytes: {least:+.1f}% to {most:+.1f}%",
-        xaxis=axis("difference from softmax + RoPE, %", -20, 34, dtick=10),
+        xaxis=axis("difference from<br>softmax + RoPE, %", -20, 34, dtick=10),
         yaxis={"type": "category", "range": [len(bits) - 0.5, -0.5]},
         bargap=0.35,
     )

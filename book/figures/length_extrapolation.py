@@ -318,7 +318,7 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"weight beyond {TRAINED}: {told}",
+        title_text=f"weight beyond {TRAINED}:<br>{told}",
         xaxis=axis("number of tokens n", 0, math.log10(LONGEST), type="log",
                    tickvals=[*ticks, LONGEST], ticktext=[f"{n:,}" for n in (*ticks, LONGEST)]),
         yaxis=axis("effective window (tokens)", 0, 4.2, type="log", tickvals=ticks),

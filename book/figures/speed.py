@@ -149,6 +149,7 @@ def recorded_times(
         text=[told[label] for label in shown],
         textposition=["inside" if here[label] > 10 else "outside" for label in shown],
         insidetextanchor="end",
+        constraintext="none",
         cliponaxis=False,
     )
     milliseconds = partial(marks.axis, type="log", dtick=1, exponentformat="power")
@@ -233,7 +234,7 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
         height=660,
         title_text=told,
         xaxis=marks.axis(
-            "time, stringlib ÷ peer", math.log10(0.012), math.log10(4), type="log",
+            "time, stringlib ÷ peer", math.log10(0.01), math.log10(4), type="log",
             tickvals=ticks, ticktext=[f"{x:g}" for x in ticks],
         ),
         yaxis=marks.axis(
@@ -370,8 +371,8 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
         Panel([bars], x=milliseconds("least ms per head, and what limits it")),
-        heights=(0.55, 0.29),
-        height=690,
+        heights=(0.48, 0.36),
+        height=760,
         margin={"l": 114, "r": 14, "t": 30, "b": 132},
         bargap=0.3,
     )

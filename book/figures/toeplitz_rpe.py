@@ -264,7 +264,7 @@ def toeplitz_times(
     axes = layout(
         height=420,
         margin={"l": 54, "r": 14, "t": 44, "b": 100},
-        title_text=f"FFT faster from: counted {counted:,}, timed {clock}",
+        title_text=f"FFT faster from:<br>counted {counted:,}, timed {clock}",
         xaxis=tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(40_000)),
         yaxis=axis("time / time of the matrix", math.log10(0.2), math.log10(300), type="log",
                    tickvals=[0.3, 1, 3, 10, 30, 100]),
@@ -394,8 +394,8 @@ def offset_on_grid(offset: int) -> Drawn:
     axes = layout(
         height=420,
         title_text=f"offset {offset:.0f}: {pick(found['count'], 'one step', 'two steps')}",
-        xaxis=axis("columns to the right", -14, 14, dtick=7, constrain="domain"),
-        yaxis=axis("rows down", 14, -14, dtick=7, scaleanchor="x", constrain="domain"),
+        xaxis=axis("columns to the right", -15, 15, dtick=7, constrain="domain"),
+        yaxis=axis("rows down", 15, -15, dtick=7, scaleanchor="x", constrain="domain"),
     )
     drawn = [
         through(found["arrows"], PALETTE["grey"], width=1.5),

@@ -298,7 +298,7 @@ def performer_places(
     axes = layout(
         height=420,
         title_text=f"{features}, {said}",
-        xaxis=axis("accuracy at known ● and new ○ positions", 0.1, 0.93, dtick=0.2),
+        xaxis=axis("accuracy (known ●, new ○)", 0.1, 0.93, dtick=0.2),
         yaxis=downwards(len(rows), tickvals=rows, ticktext=names),
         margin={"l": 136, "r": 14, "t": 44, "b": 56},
         shapes=[

@@ -18,6 +18,8 @@ __all__ = ["LiveLoss", "Steps"]
 
 PAUSE = 0.5
 """Seconds between two pictures, at least."""
+DASHES = (None, "dash", "dot")
+"""Of the curves of one colour: the first is solid."""
 
 
 class Steps(Protocol):
@@ -92,15 +94,12 @@ class LiveLoss:
 
     def figure(self) -> go.Figure:
         """Return the figure as it stands."""
-        lines = [
-            go.Scatter(
-                x=steps,
-                y=losses,
-                name=self.said(name),
-                line={"width": 2, "color": self._colour(name)},
-            )
-            for name, (steps, losses) in self.curves.items()
-        ]
+        lines: list[go.Scatter] = []
+        for name, (steps, losses) in self.curves.items():
+            colour = self._colour(name)
+            same = sum(line.line.color == colour for line in lines)
+            look = {"width": 2, "color": colour, "dash": DASHES[same % len(DASHES)]}
+            lines.append(go.Scatter(x=steps, y=losses, name=self.said(name), line=look))
         fig = go.Figure(lines, layout(height=320, title_text=self.title))
         fig.update_layout(
             xaxis={"title": {"text": "step"}, "range": [0, self.total]},

@@ -276,7 +276,10 @@ PROJECTIONS: dict[str, type[Projection]] = {
     "unit-circulant": UnitCirculantProjection,
     "simplex-circulant": SimplexCirculantProjection,
 }
-"""Projections by name. Each value is a subclass of ``Projection``."""
+"""Projections by name.
+
+Each value is a subclass of :class:`~stringlib.attention.dense_projections.Projection`.
+"""
 
 
 def _is_faster(projection: Projection, transform: str) -> bool:

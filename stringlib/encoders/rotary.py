@@ -77,8 +77,9 @@ class RotaryEncoder(RotaryForm):
     r"""Base of all encoders of the form :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
     See equation :eq:`eq-string`; Schenck et al. 2025, theorem 3.4. A subclass implements
-    ``frequencies`` and, if P is not the identity, ``basis``. A subclass that can multiply by P
-    faster than with a dense matrix also overrides :meth:`to_basis` and :meth:`from_basis`.
+    :meth:`~stringlib.encoders.form.RotaryForm.frequencies` and, if P is not the identity,
+    :meth:`~stringlib.encoders.form.RotaryForm.basis`. A subclass that can multiply by P faster
+    than with a dense matrix also overrides :meth:`to_basis` and :meth:`from_basis`.
 
     Shapes in all methods: ``q``, ``k`` and ``x`` are ``(..., heads, seq, head_dim)``. ``positions``
     is an integer or floating-point tensor ``(..., seq, coord_dim)`` whose leading dimensions

@@ -38,20 +38,13 @@ def linear_attention(
     Source:
         Katharopoulos et al. 2020.
     """
-    phi_q, phi_k, v = phi_q.double(), phi_k.double(), v.double()
-    rows = []
-    for head in range(phi_q.shape[0]):
-        for i in range(phi_q.shape[1]):
-            numerator = torch.zeros(v.shape[-1], dtype=torch.float64)
-            denominator = torch.zeros((), dtype=torch.float64)
-            for j in range(i + 1 if causal else phi_k.shape[1]):
-                a = torch.dot(phi_q[head, i], phi_k[head, j])
-                if weights is not None:
-                    a = a * weights[head, i, j].double()
-                numerator = numerator + a * v[head, j]
-                denominator = denominator + a
-            rows.append(numerator / denominator if normalize else numerator)
-    return torch.stack(rows).reshape(*phi_q.shape[:2], v.shape[-1])
+    a = torch.einsum("hif,hjf->hij", phi_q.double(), phi_k.double())  # φ(qᵢ)ᵀφ(kⱼ)
+    if weights is not None:
+        a = a * weights.double()
+    if causal:
+        a = a.tril()
+    numerator = torch.einsum("hij,hjc->hic", a, v.double())
+    return numerator / a.sum(-1, keepdim=True) if normalize else numerator
 
 
 def roformer_linear_attention(
@@ -125,11 +118,10 @@ def cosine_attention(
         Outputs of the queries, float64, ``(heads, seq, d_v)``.
     """
     heads, n, keys = *phi_q.shape[:2], phi_k.shape[1]
-    weights = torch.zeros(n, keys, dtype=torch.float64)
-    for i in range(n):
-        for j in range(keys):
-            weight = math.cos(math.pi * (i - j) / (2 * horizon))
-            weights[i, j] = (1 + weight) / 2 if positive else weight
+    distances = torch.arange(n)[:, None] - torch.arange(keys)
+    weights = torch.cos(math.pi * distances.double() / (2 * horizon))
+    if positive:
+        weights = (1 + weights) / 2
     return linear_attention(phi_q, phi_k, v, weights.expand(heads, n, keys), causal)
 
 
