@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,21 @@ from tests import two_ranks
 from tests.model_cases import COVERING, LENGTH, has_state, language_model, text
 from tests.two_ranks import exact
 
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:{words}")
+    for words in (
+        "FSDP2-wrapped module .* returned a view",
+        "Full backward hook is firing when gradients are computed",
+        "For backward hooks to be called, module output should be",  # of a weight for these tokens
+        "There is a performance drop because we have not yet implemented the batching rule",
+        "The .grad attribute of a Tensor that is not a leaf",  # read by torch.compile itself
+        "Converting a tensor to a Python",  # of torch.jit.trace, as are the next two
+        "Iterating over a tensor might cause",
+        "`torch.jit.trace` is deprecated",
+        "`torch.jit.trace_method` is deprecated",
+    )
+]
+PARTS = ("block", "layer")
 KINDS = ("text", "images")
 MODELS = [(kind, name) for name in COVERING for kind in KINDS]
 EVERY = pytest.mark.parametrize(("kind", "name"), MODELS)
@@ -94,7 +110,7 @@ def wrapped(model: nn.Module, wrap: Callable[[nn.Module], nn.Module], part: str)
 
 
 @EVERY
-@pytest.mark.parametrize("part", ["block", "layer"])
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_wrapped_parts_give_the_values_and_gradients_of_bare_ones(wrapper, part, kind, name):
     model, x = exact(kind, name)
@@ -269,11 +285,11 @@ def test_offloaded_models(kind, name):
     whole = {"preload_module_classes": ["MultiHeadAttention"]}
     accelerate.cpu_offload(moved, torch.device("cpu"), **whole)
     with torch.no_grad():
-        assert torch.equal(moved(x), wanted)
+        assert torch.allclose(moved(x), wanted, rtol=0, atol=1e-10)
     accelerate.cpu_offload(model, torch.device("cpu"))
     if all(next(block.attention.core.parameters(), None) is None for block in model.blocks):
         with torch.no_grad():
-            assert torch.equal(model(x), wanted)
+            assert torch.allclose(model(x), wanted, rtol=0, atol=1e-10)
     else:
         with pytest.raises(ValueError, match="preload_module_classes"), torch.no_grad():
             model(x)
@@ -292,9 +308,7 @@ def cycled(names: list[Any], options: list[Any]) -> list[Any]:
     return [(name, options[i % len(options)]) for i, name in enumerate(names)]
 
 
-@pytest.mark.parametrize(
-    ("model", "how"), cycled(MODELS, [(h, part) for h in COMPILED for part in ("block", "layer")])
-)
+@pytest.mark.parametrize(("model", "how"), cycled(MODELS, [*product(COMPILED, PARTS)]))
 def test_compiled_parts_give_the_values_and_gradients_of_bare_ones(model, how):
     torch.compiler.reset()
     given, x = exact(*model)
@@ -339,7 +353,7 @@ def test_causal_random_features_are_exported_from_few_tokens(seq):
         assert torch.allclose(program(x), layer(x), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["softmax-rope", "softmax-kerple-log", "relu-mixed", "gate"])
+@pytest.mark.parametrize("name", ["softmax-rope", "softmax-t5", "relu-kerple-log", "gate"])
 def test_traced_models(name):
     model, x = exact("text", name)
     traced = torch.jit.trace(model.eval(), x, check_trace=False)
