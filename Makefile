@@ -17,7 +17,7 @@ PORT     ?= 8000
 JOBS     ?= 2
 QUICK    ?=
 ROUNDS   ?= 15
-SUITES   ?= limits encoders attention states delta models
+SUITES   ?= limits encoders attention states delta models decoding
 
 override VENV := $(patsubst ~/%,$(HOME)/%,$(VENV))
 # by its Python: the first line of the script names the folder in which it was installed

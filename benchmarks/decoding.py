@@ -8,7 +8,6 @@ sizes and random weights.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks import peers
 from benchmarks.bounds import Work
 from benchmarks.goals import MODES, Goal
 from benchmarks.harness import Contestant, Entry, Shape, Suite, main
@@ -81,20 +81,9 @@ def _ours(family: str) -> Callable[[Shape, Tensor], Entry]:
 
 def _llama(cache_name: str) -> Callable[[Shape, Tensor], Entry]:
     def build(shape: Shape, text: Tensor) -> Entry:
-        transformers = importlib.import_module("transformers")
-        dim = shape.heads * shape.head_dim
-        config = transformers.LlamaConfig(
-            vocab_size=VOCAB,
-            hidden_size=dim,
-            intermediate_size=8 * dim // 3,
-            num_hidden_layers=DEPTH,
-            num_attention_heads=shape.heads,
-            max_position_embeddings=shape.seq + ROOM,
-        )
+        sizes = VOCAB, shape.heads * shape.head_dim, DEPTH, shape.heads
         torch.manual_seed(1)
-        model = transformers.LlamaForCausalLM(config).to(text.device).eval()
-        room = {} if cache_name == "DynamicCache" else {"max_cache_len": shape.seq + ROOM}
-        cache = getattr(transformers, cache_name)(config=config, **room)
+        model, cache = peers.llama(cache_name, *sizes, shape.seq + ROOM, text.device)
         with torch.no_grad():
             model(text[:, :-1], past_key_values=cache)
 
@@ -225,7 +214,7 @@ CONTESTANTS: Sequence[Contestant] = (
         for name, build in ((f"{family}, bare", _bare), (family, _ours))
     ),
     *(
-        Contestant(f"Llama, {cache}", cache, _llama(cache), modes=MODES[:1])
+        Contestant(f"transformers, {cache}", cache, _llama(cache), modes=MODES[:1])
         for cache in ("DynamicCache", "StaticCache")
     ),
 )

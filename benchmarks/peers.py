@@ -73,6 +73,24 @@ def _torchtune_file() -> ModuleType:
     return module
 
 
+def llama(
+    cache: str, vocab: int, dim: int, depth: int, heads: int, room: int, device: torch.device
+) -> tuple[Any, Any]:
+    """Return transformers' Llama with random weights, and a cache of the named class."""
+    transformers = importlib.import_module("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=vocab,
+        hidden_size=dim,
+        intermediate_size=8 * dim // 3,
+        num_hidden_layers=depth,
+        num_attention_heads=heads,
+        max_position_embeddings=room,
+    )
+    model = transformers.LlamaForCausalLM(config).to(device).eval()
+    lengths = {"max_cache_len": room} if cache == "StaticCache" else {}
+    return model, getattr(transformers, cache)(config=config, **lengths)
+
+
 def compiled(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return the call as torch.compile makes it, in one graph; it needs a C++ compiler."""
     if shutil.which("c++") is None:

@@ -20,6 +20,7 @@ from book import recorded
 from lab.methods import method
 from stringlib import FavorFeatures, MultiHeadAttention, RotaryEncoder, make_encoder, make_features
 from stringlib.attention.registry import FEATURES, WEIGHTS
+from stringlib.attention.weights import LinearState
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.models.absolute import GridSinusoidal, GridTable
@@ -372,6 +373,8 @@ def kept(name: str) -> str:
 
     def numbers(tokens: int) -> int:
         state = made(normal(tokens, made.dim), return_state=True)[1]
+        if isinstance(state, LinearState):
+            state = state._replace(drawn=None)  # by which it is recognised
         parts = [t for t in _tensors(state) if t.ndim > 1]  # no count of tokens
         return sum(t.numel() for t in parts) // HEADS
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from stringlib import MultiHeadAttention
 from stringlib.attention.registry import WEIGHTS
 from stringlib.inputs import require_split
-from stringlib.parts import part
+from stringlib.parts import make_part
 
 
 class MixedHeads(nn.Module):
@@ -71,5 +71,5 @@ def _with_weight(kind: Mapping[str, Any], dim: int, width: int) -> dict[str, Any
     options = dict(kind)
     if "weight" in options:
         offered = {"dim": dim, "heads": 1, "features": width}
-        options["weight"] = part("weight", options["weight"], WEIGHTS, offered, options)
+        options["weight"] = make_part("weight", options["weight"], WEIGHTS, offered, options)
     return options

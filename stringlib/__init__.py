@@ -34,6 +34,7 @@ from stringlib.attention import (
 )
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.shift import ShiftedState
+from stringlib.documents import document_ids_of
 from stringlib.encoders import (
     BIASES,
     ENCODERS,
@@ -103,6 +104,7 @@ __all__ = [
     "ToeplitzWeight",
     "ViT",
     "delta_rule",
+    "document_ids_of",
     "foldable",
     "linear_attention",
     "make_encoder",

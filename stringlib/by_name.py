@@ -22,11 +22,11 @@ def by_name(*names: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         kinds = [parameter.kind for parameter in signature(function).parameters.values()]
-        places = kinds.count(Parameter.POSITIONAL_OR_KEYWORD)
+        count = kinds.count(Parameter.POSITIONAL_OR_KEYWORD)
 
         @wraps(function)
         def call(*args: Any, **named: Any) -> Any:
-            late = args[places:]
+            late = args[count:]
             if not late or len(late) > len(names):  # too many: the function raises the error
                 return function(*args, **named)
             given = dict(zip(names, late, strict=False))
@@ -37,7 +37,7 @@ def by_name(*names: str) -> Callable[[F], F]:
                 DeprecationWarning,
                 stacklevel=2,
             )
-            return function(*args[:places], **given, **named)
+            return function(*args[:count], **given, **named)
 
         return cast(F, call)
 

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 from torch._subclasses import FakeTensor
+from torch.fx import Proxy
 
 Layout = Literal["interleaved", "half"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -34,8 +35,8 @@ def did_you_mean(value: object, known: Iterable[str]) -> str:
 
 def require_floats(name: str, x: object) -> None:
     """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        raise TypeError(f"{name} must be a floating-point tensor, got {kind_of(x)}")
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.dtype.itemsize < 2:
+        raise TypeError(f"{name} must be a floating-point tensor, got {kind_of(x)}{hint_for(x)}")
 
 
 def require_heads(name: str, x: Tensor, heads: int) -> None:
@@ -80,7 +81,7 @@ def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
     """Raise unless ``x`` has the device and the dtype of the weight of a projection.
 
     Under autocast any dtype is accepted. Nothing is checked if the module has no floating-point
-    weight.
+    weight, and no device is checked if the module gets its weight when it is called.
 
     Raises:
         TypeError: If the dtypes differ.
@@ -89,7 +90,7 @@ def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
     weight = getattr(module, "weight", None)
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         return  # a user-defined module, or a quantised one
-    if x.device != weight.device:
+    if x.device != weight.device and not is_offloaded(module):
         raise ValueError(
             f"{name} must be on {weight.device}, the device of the weights, got {x.device}"
         )
@@ -99,6 +100,15 @@ def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
             f"{name} must be {weight.dtype}, the dtype of the weights, got {x.dtype}. Convert "
             f"{name} or the module with .to(dtype), or use torch.autocast."
         )
+
+
+def is_offloaded(module: nn.Module) -> bool:
+    """Return whether the weight of a module is loaded when the module is called.
+
+    ``cpu_offload`` of accelerate does this. Between calls the weight is on the meta device.
+    """
+    weight = getattr(module, "weight", None)
+    return isinstance(weight, Tensor) and weight.is_meta and "forward" in vars(module)
 
 
 def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:
@@ -138,12 +148,15 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return longest
 
 
-def require_places(name: str, x: Tensor, positions: Tensor | None, own: int = 2) -> None:
+def require_places(
+    name: str, x: Tensor, positions: Tensor | None, own: int = 2, what: str = "positions"
+) -> None:
     """Raise unless the leading dimensions of ``positions`` expand to those of ``x``.
 
     The leading dimensions are all but the last ``own`` of ``positions``, and all but the last two
     of ``x``. An encoder broadcasts its vectors with the positions. A layer does not, because its
     output has the shape of its tokens, ``(..., seq, dim)``. None is accepted as ``positions``.
+    Errors call the positions ``what``.
 
     Raises:
         ValueError: If ``positions`` have more leading dimensions than ``x``, or sizes that do not
@@ -151,7 +164,7 @@ def require_places(name: str, x: Tensor, positions: Tensor | None, own: int = 2)
     """
     if positions is not None and not expands(positions.shape[:-own], x.shape[:-2]):
         raise ValueError(
-            f"the leading dimensions of positions must expand to {tuple(x.shape[:-2])}, "
+            f"the leading dimensions of {what} must expand to {tuple(x.shape[:-2])}, "
             f"the leading dimensions of {name}, got shape {tuple(positions.shape)}"
         )
 
@@ -185,7 +198,10 @@ def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 
 def per_head(
-    key_mask: Tensor, shape: tuple[int, ...], device: torch.device | None = None
+    key_mask: Tensor,
+    shape: tuple[int, ...],
+    device: torch.device | None = None,
+    name: str = "key_mask",
 ) -> Tensor:
     """Return a mask of the keys with a dimension for heads.
 
@@ -195,6 +211,7 @@ def per_head(
             heads have the same mask.
         shape: Shape of the keys without channels, ``(..., heads, keys)``.
         device: Device of the keys. Default: the device is not checked.
+        name: Name of the mask in errors.
 
     Returns:
         The mask, ``(..., heads or 1, keys)``.
@@ -205,15 +222,15 @@ def per_head(
     """
     if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
         kind = getattr(key_mask, "dtype", type(key_mask).__name__)
-        raise TypeError(f"key_mask must be a boolean tensor, False for padding, got {kind}")
+        raise TypeError(f"{name} must be a boolean tensor, False for padding, got {kind}")
     mask = key_mask.unsqueeze(-2) if 1 <= key_mask.ndim < len(shape) else key_mask
     if mask.ndim < 2 or not expands(mask.shape, shape) or mask.shape[-1] != shape[-1]:
         raise ValueError(
-            f"key_mask must have shape {tuple(shape)}, or for the same mask in all heads "
+            f"{name} must have shape {tuple(shape)}, or for the same mask in all heads "
             f"{(*shape[:-2], shape[-1])}, got {tuple(key_mask.shape)}"
         )
     if device is not None and mask.device != device:
-        raise ValueError(f"key_mask must be on {device}, the device of the keys, got {mask.device}")
+        raise ValueError(f"{name} must be on {device}, the device of the keys, got {mask.device}")
     return mask
 
 
@@ -268,6 +285,15 @@ def without_looking() -> Iterator[None]:
 def has_values(x: Tensor) -> bool:
     """Return whether a tensor has values: False on the meta device and while tracing."""
     return not (x.is_meta or isinstance(x, FakeTensor) or torch.compiler.is_compiling())
+
+
+def hint_for(value: object) -> str:
+    """Return what to do about a value that is no tensor of a usable dtype, or ``""``."""
+    if isinstance(value, Proxy):
+        return ". torch.fx cannot trace this function. Use torch.compile or torch.export instead"
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return ", which has no arithmetic. Convert it with .to(torch.bfloat16)"
+    return ""
 
 
 def kind_of(value: object) -> str:

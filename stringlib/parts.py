@@ -14,7 +14,7 @@ from typing import Any, cast
 from stringlib.inputs import did_you_mean, require_name
 from stringlib.spec import F
 
-Known = Mapping[str, Callable[..., Any]]
+Registry = Mapping[str, Callable[..., Any]]
 """A registry, with a constructor for each name (a class, a partial of a class, a function)."""
 
 FIXED = {"head_dim": "it is dim // heads", "bidirectional": "it is the opposite of causal"}
@@ -46,8 +46,8 @@ def build(what: str, make: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     return make(**{name: given[name] for name in takes if given.get(name) is not None})
 
 
-def part(
-    role: str, name: str, known: Known, offered: Mapping[str, Any], options: dict[str, Any]
+def make_part(
+    role: str, name: str, known: Registry, context: Mapping[str, Any], options: dict[str, Any]
 ) -> Any:
     """Return a part of a layer, given its name, and remove its options from ``options``.
 
@@ -55,26 +55,26 @@ def part(
         role: The argument of the layer that contains the name, for example ``"weight"``.
         name: A name in ``known``.
         known: Registry of the parts for this role.
-        offered: Arguments that the layer itself passes to its parts, for example ``heads``.
+        context: Arguments that the layer itself passes to its parts, for example ``heads``.
         options: Options that the user of the layer has given. Those for which the constructor of
             the part has parameters are removed.
 
     Raises:
-        TypeError: If an option has the name of an argument in ``offered``.
+        TypeError: If an option has the name of an argument in ``context``.
         ValueError: If ``known`` does not contain the name, or if the part needs an argument that
             is not given.
     """
     require_name(role, name, known)
-    for option in options.keys() & offered.keys():
+    for option in options.keys() & context.keys():
         raise TypeError(
             f"{option} must not be given, because {role} {name!r} gets it from the other "
             f"arguments, got {options[option]!r}"
         )
-    own = taken_out(options, known[name])
-    return build(f"{role} {name!r}", known[name], {**offered, **own})
+    own = pop_options(options, known[name])
+    return build(f"{role} {name!r}", known[name], {**context, **own})
 
 
-def taken_out(options: dict[str, Any], make: Callable[..., Any]) -> dict[str, Any]:
+def pop_options(options: dict[str, Any], make: Callable[..., Any]) -> dict[str, Any]:
     """Remove the options for which a constructor has parameters, and return them."""
     return {name: options.pop(name) for name in [*options] if name in named(make)}
 
@@ -122,7 +122,7 @@ def known_options(
     return decorate
 
 
-def require_none_left(options: Mapping[str, Any], registries: Mapping[str, Known]) -> None:
+def reject_unused(options: Mapping[str, Any], registries: Mapping[str, Registry]) -> None:
     """Raise ``ValueError`` if an option is left that belongs to another part than the layer has.
 
     Args:

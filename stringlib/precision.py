@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-WITHOUT_FLOAT64 = ("mps",)
-"""Types of devices that do not support float64; ``mps`` is the GPU of Apple."""
+HAS_FLOAT64 = {"cpu": True, "cuda": True, "meta": True, "mps": False}
+"""Whether a type of device supports float64; ``mps`` is the GPU of Apple. Others are tried once."""
 
 LEAST = -1e30
 """Finite substitute for log 0 = −∞, because the difference −∞ − (−∞) is not a number."""
@@ -28,12 +28,24 @@ def widest(device: torch.device | None = None) -> torch.dtype:
         device: The device. Default: the default device of torch.
     """
     device = device or torch.empty(0).device  # torch.compile cannot trace get_default_device
-    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+    return torch.float64 if has_float64(device) else torch.float32
+
+
+def has_float64(device: torch.device) -> bool:
+    """Return whether a device supports float64."""
+    if device.type not in HAS_FLOAT64:
+        try:
+            torch.ones(1, dtype=torch.float64, device=device).add(1)
+        except (RuntimeError, TypeError):  # which of them depends on the device
+            HAS_FLOAT64[device.type] = False
+        else:
+            HAS_FLOAT64[device.type] = True
+    return HAS_FLOAT64[device.type]
 
 
 def widen(x: Tensor) -> Tensor:
     """Return ``x`` in float64, or in float32 on a device that has no float64."""
-    return x.to(torch.float32 if x.device.type in WITHOUT_FLOAT64 else torch.float64)
+    return x.to(torch.float64 if has_float64(x.device) else torch.float32)
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:

@@ -64,6 +64,7 @@ from stringlib.inputs import (
     INTEGERS,
     can_inspect,
     common_shape,
+    hint_for,
     kind_of,
     require_log_decay,
     require_name,
@@ -209,33 +210,38 @@ def checked(function: F) -> F:
     once = {key for key in keys if keys.count(key) == 1 and key not in numerals | attributes}
     tests: list[tuple[Any, str, tuple[type, ...], Test]] = []
     rest: list[tuple[int, Test]] = []  # tests of ``*arguments``
-    for place, p in enumerate(parameters):
+    for index, p in enumerate(parameters):
         admitted, test = _test(p.name, _parts(hints[p.name]), once)
         if test is not None and p.kind is p.VAR_POSITIONAL:
-            rest.append((place, test))
+            rest.append((index, test))
         elif test is not None and p.kind is not p.VAR_KEYWORD:
-            reach = math.inf if p.kind is p.KEYWORD_ONLY else place  # never given by position
+            reach = math.inf if p.kind is p.KEYWORD_ONLY else index  # never given by position
             tests.append((reach, p.name, admitted, test))
-    places = {p.name: place for place, p in enumerate(parameters)}
+    indices = {p.name: index for index, p in enumerate(parameters)}
     own = [(key, name) for key, (owner, name) in attributes.items() if owner == "self"]
     lent = [
-        (key, places[owner], owner, name)
+        (key, indices[owner], owner, name)
         for key, (owner, name) in attributes.items()
         if owner != "self"
     ]
 
     def call(*args: Any, **named: Any) -> Any:
         sizes: Sizes = numerals.copy()
-        count = len(args)
+        try:
+            count = len(args)
+        except TypeError:  # torch.fx has rewritten this function, so that args is the module
+            raise TypeError(
+                "torch.fx cannot trace this function. Use torch.compile or torch.export instead."
+            ) from None
         for key, attribute in own:
             sizes[key] = getattr(args[0], attribute)
-        for key, place, lender, attribute in lent:
-            value = args[place] if place < count else named.get(lender)
+        for key, index, lender, attribute in lent:
+            value = args[index] if index < count else named.get(lender)
             # the check of an argument without this attribute raises an error
             sizes[key] = getattr(value, attribute, None)
-        for place, name, admitted, test in tests:
-            if place < count:
-                value = args[place]
+        for index, name, admitted, test in tests:
+            if index < count:
+                value = args[index]
             elif not named:
                 break
             elif name in named:
@@ -244,8 +250,8 @@ def checked(function: F) -> F:
                 continue
             if not isinstance(value, admitted):
                 test(value, sizes)
-        for place, test in rest:
-            for value in args[place:]:
+        for index, test in rest:
+            for value in args[index:]:
                 test(value, sizes)
         return function(*args, **named)
 
@@ -374,16 +380,18 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
         shape = ", ".join(_name(_key(word)) for word in meta.shape.split())
         shape += "," * (not lead and count == 1)
         known = [key for key in keys if key in sizes and not key.isdigit()]
-        told = ", ".join(f"{_name(key)} = {sizes[key]}" for key in known)
-        told = f"({shape}) with {told}" if known else f"({shape})"
+        sizes_text = ", ".join(f"{_name(key)} = {sizes[key]}" for key in known)
+        sizes_text = f"({shape}) with {sizes_text}" if known else f"({shape})"
         line = x.ndim == 1 and (sizes.get(last) == 1 or last == "coord_dim")
         hint = f"; write {name}[:, None]" if line else ""
-        return ValueError(f"{name} must have shape {told}, got {tuple(x.shape)}{hint}")
+        return ValueError(f"{name} must have shape {sizes_text}, got {tuple(x.shape)}{hint}")
 
     def test(x: Any, sizes: Sizes) -> None:
         dtype = x.dtype if isinstance(x, Tensor) else torch.bool
-        if not (floats and dtype.is_floating_point) and not others(dtype):
-            raise TypeError(f"{name} must be {kind}, got {kind_of(x)}")
+        real = dtype.is_floating_point
+        if (real and dtype.itemsize < 2) or (not (floats and real) and not others(dtype)):
+            hint = hint_for(x) if floats else ""
+            raise TypeError(f"{name} must be {kind}, got {kind_of(x)}{hint}")
         shape = x.shape
         more = len(shape) - count
         if more and (more < 0 or not lead):

@@ -25,7 +25,7 @@ from stringlib import (
     ToeplitzWeight,
 )
 from stringlib.attention import registry
-from stringlib.parts import Known
+from stringlib.parts import Registry
 from stringlib.reference import falling_weight
 from stringlib.testing.cases import feature_case, weight_case
 from stringlib.testing.features import Mapped
@@ -171,12 +171,12 @@ FEATURES: dict[str, Mapped] = {
 """Name, that of the registry where it has one → feature map."""
 
 
-def features_by_name(known: Known) -> dict[str, Mapped]:
+def features_by_name(known: Registry) -> dict[str, Mapped]:
     """Return cases of those maps of a registry that have none here: without a formula."""
     return {name: feature_case(make)[1] for name, make in known.items() if name not in FEATURES}
 
 
-def weights_by_name(known: Known) -> dict[str, Weighted]:
+def weights_by_name(known: Registry) -> dict[str, Weighted]:
     """Return cases of those weights of a registry that are of no class with a matrix here.
 
     What a layer learns makes one of these classes for its tokens.

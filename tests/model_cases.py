@@ -12,7 +12,7 @@ from stringlib import ENCODERS, LanguageModel, PositionWeight, ViT
 from stringlib.attention import registry
 from stringlib.attention.registry import FEATURES
 from stringlib.encoders.registry import BIASES
-from stringlib.parts import part
+from stringlib.parts import make_part
 
 NAMES: tuple[str | None, ...] = (None, *ENCODERS, *BIASES, "sinusoidal", "learned")
 LENGTH, VOCAB, CLASSES = 7, 11, 5
@@ -30,7 +30,7 @@ def weight(name: str, heads: int = 2) -> PositionWeight:
     """Return the weight of a layer of 16 channels, for at most ``LENGTH`` tokens."""
     options = {"length": LENGTH} if name == "toeplitz" else WEIGHTS[name]
     layer = {"dim": 16, "heads": heads, "features": 8}
-    made: PositionWeight = part("weight", name, registry.WEIGHTS, layer, {**options})
+    made: PositionWeight = make_part("weight", name, registry.WEIGHTS, layer, {**options})
     return made
 
 
@@ -71,6 +71,7 @@ CASES: dict[str, dict[str, Any]] = {
     "normal": {"encoder": "mixed", "normalize_qk": True, "gate": "headwise"},
     "shift": {"encoder": "mixed", "shift": True, "bias": False},
     "grouped": {"encoder": "circulant", "kv_heads": 1},
+    "window": {"encoder": "circulant", "window": 3},
     "c-cosgate": {"attention": "favor-circulant", "weight": "cosine", "horizon": 20,
                   "gate": "elementwise"},
 }  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import attention, delta, encoders, harness, models, peers, states
+from benchmarks import attention, decoding, delta, encoders, harness, models, peers, states
 from benchmarks.goals import BOUND
 from lab.records import read_record
 from stringlib.attention import state
@@ -17,7 +17,8 @@ from tests.test_packaging import ROOT
 
 CPU = torch.device("cpu")
 SUITES = {
-    module.SUITE.name: module.SUITE for module in (encoders, attention, states, delta, models)
+    module.SUITE.name: module.SUITE
+    for module in (encoders, attention, states, delta, models, decoding)
 }
 SIZES = {
     "encoders": (2, 2, 10, 8),
@@ -25,6 +26,7 @@ SIZES = {
     "states": (2, 3, 130, 8),
     "delta": (2, 2, 192, 4),
     "models": (2, 2, 16, 8),
+    "decoding": (2, 2, 5, 8),
 }
 # distribution → how its contestants are called
 PEERS = {
@@ -49,7 +51,7 @@ def no_peers(monkeypatch):
 
     for name in ("rotary_embedding_torch", "transformers", "torchtune", "performer_features",
                  "performer_attention", "performer_layer", "fast_transformers_linear",
-                 "fast_transformers_causal", "compiled", "flex_attention"):  # fmt: skip
+                 "fast_transformers_causal", "llama", "compiled", "flex_attention"):  # fmt: skip
         monkeypatch.setattr(peers, name, missing)
 
 
@@ -119,6 +121,8 @@ def test_nobody_multiplies_less_than_the_work_of_its_family(name, backward):
 @pytest.mark.parametrize("mode", harness.MODES)
 @pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
 def test_families_agree_and_all_gradients_are_taken(suite, mode):
+    if mode not in suite.modes:
+        pytest.skip("decoding has no gradients")
     entries = harness.build(suite, tiny(suite), CPU)
     assert set(entries) == ours(suite)
     for name, call in harness.calls(entries, mode).items():
@@ -141,7 +145,7 @@ def test_the_record_is_of_the_whole_suite(suite):
     assert missing <= MAY_BE_MISSING, "measured without a peer"
     names = [shape.name for shape in suite.shapes]
     places = {(b["shape"]["name"], b["threads"], b["mode"]) for b in data["blocks"]}
-    assert places == set(itertools.product(names, (1, 2), harness.MODES))
+    assert places == set(itertools.product(names, (1, 2), suite.modes))
     for block in data["blocks"]:
         shape = suite.shapes[names.index(block["shape"]["name"])]
         here = {c.name for c in suite.contestants if c.runs_at(shape) and block["mode"] in c.modes}

@@ -19,6 +19,8 @@ LAYERS: dict[str, dict[str, Any]] = {
     "alibi": {"encoder": "alibi"},
     "grouped": {"encoder": "circulant", "kv_heads": 2},
     "shift": {"encoder": "rope", "shift": True},
+    "window": {"encoder": "rope", "window": 4, "kv_heads": 2},
+    "window-alibi": {"encoder": "alibi", "window": 2},
     "elu": {"attention": "elu", "weight": "ssd"},
     "favor": {"attention": "favor", "encoder": "rope", "weight": "cosine", "horizon": 99},
     "delta": {"attention": "identity", "weight": "gated-delta"},

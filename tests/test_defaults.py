@@ -115,6 +115,7 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
 """Callable and argument → default, and where it comes from."""
 
 NEUTRAL: dict[str, Any] = {
+    **dict.fromkeys(("dropout", "attention_dropout", "residual_dropout"), 0.0),
     **dict.fromkeys(("heads", "coord_dim", "axes", "channels"), 1),
     **dict.fromkeys(("start", "offset", "num_prefix", "seed"), 0),
     **dict.fromkeys(("causal", "learnable", "hyperbolic", "normalize_qk", "shift"), False),
@@ -122,6 +123,7 @@ NEUTRAL: dict[str, Any] = {
     "scale": 1.0,
     "kind": "",
     "layout": "interleaved",
+    "name": "positions",
     "is_query": True,
 }
 """Argument → what leaves all as it is, wherever it stands: the one, the first, the plain form.

@@ -23,7 +23,7 @@ EXAMPLES = {
     if example.examples
 }
 FIRST = (
-    "RoPE", "CirculantSTRING", "RotaryEncoder.phases", "RotaryEncoder.fold", "FavorFeatures",
+    "RoPE", "CirculantSTRING", "RotaryEncoder.phases", "RotaryForm.fold", "FavorFeatures",
     "MultiHeadAttention", "ViT", "LanguageModel", "grid_positions", "make_encoder",
     "softmax_attention", "linear_attention",
 )  # fmt: skip

@@ -172,7 +172,7 @@ CASE = {
 TRACED = (
     *("text-softmax-rope", "text-softmax-t5", "images-softmax-sinusoidal", "text-favor-after"),
     *("images-elu-toeplitz-None", "text-elu-gla-None", "text-elu-gated-delta-None"),
-    *("text-shift", "text-grouped"),
+    *("text-shift", "text-grouped", "text-window"),
 )
 """Those that are compiled, every second exported: of each way through a layer one. Parts have
 their own contracts, in which each form of them is compiled."""

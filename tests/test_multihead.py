@@ -103,6 +103,11 @@ LAYERS: dict[str, dict[str, Any]] = {
     "grouped-after": {**GROUPED, "encoder": "rope", "attention": "relu", "rotate": "after"},
     "grouped-nprf": {**GROUPED, "attention": "favor", "weight": "toeplitz", "length": LENGTH},
     "grouped-ssd": {**GROUPED, "attention": "relu", "weight": "ssd", "gate": "elementwise"},
+    "window": {"encoder": "rope", "window": 3, "gate": "headwise", "bias": True},
+    "window-alone": {"window": 1, "shift": True, "normalize_qk": True},
+    "window-alibi": {"encoder": ALiBi(HEADS), "window": 4},
+    "window-of-all": {"encoder": "circulant", "window": LENGTH},
+    "grouped-window": {**GROUPED, "encoder": "circulant", "window": 2},
 }  # fmt: skip
 PLACES = [
     (name, causal)
@@ -179,7 +184,8 @@ def dense_scores(layer: MultiHeadAttention, x: Tensor, name: str) -> tuple[Tenso
     if not has_features(name):
         logits = q @ k.mT / D**0.5
         logits = logits + layer.encoder(n, n) if is_biased(name) else logits
-        return (logits.exp(),) * 2
+        near = DISTANCE[:n, :n].abs() < asked.get("window", LENGTH)
+        return (logits.exp() * near,) * 2
     case = attention_cases.FEATURES["relu" if name == "own" else asked["attention"]]
     if case.exponential:
         q, k = q * D**-0.25, k * D**-0.25
@@ -514,7 +520,7 @@ def test_a_grid_is_decoded_row_by_row() -> None:
     first, state = layer(x[:4], return_state=True)
     rest = layer(x[4:], state=state)
     assert properties.largest_difference(torch.cat([first, rest]), layer(x)) <= 1e-5
-    with pytest.raises(ValueError, match="positions must have one row for each"):
+    with pytest.raises(ValueError, match="positions must be given for 7 tokens, because grid"):
         layer(torch.randn(7, 24))
 
 
@@ -598,6 +604,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"grid": (4,), "attention": "elu", "weight": "toeplitz"}, "grid must be 2 numbers, got"),
     *[({"attention": "relu", "weight": ToeplitzWeight(table)},
        r"weight must .* got bias with .*nn\.Parameter\(bias\)") for table in (TABLE, 1.7 * TABLE)],
+    ({"window": 2, "attention": "relu"}, "window must be None unless .* got 2. Use a decay"),
+    ({"window": 0}, "window must be at least 1, got 0"),
+    ({"attention_dropout": 0.1, "attention": "elu"}, "attention_dropout must be 0 unless"),
+    ({"attention_dropout": 1.1}, "attention_dropout must be between 0 and 1, got 1.1"),
     ({"coord_dim": 2, "encoder": RoPE(4)}, "coord_dim must be None unless encoder is the name"),
 ]  # fmt: skip
 

@@ -130,10 +130,10 @@ def test_short_integers_are_as_long_ones(name: str, dtype: torch.dtype) -> None:
 
 def test_where_looking_is_not_free_nothing_is_looked_at() -> None:
     far, encoder = at(2.0**25, torch.float32), RoPE(D)
-    assert encoder.to("meta").phases(far.to("meta")).turns.is_meta
+    assert encoder.to("meta").phases(far.to("meta")).cos_sin.is_meta
     encoder = RoPE(D)
-    torch.vmap(lambda r: encoder.phases(r).turns)(far.expand(2, -1, -1))
-    assert encoder.phases(torch.zeros(0, 1)).turns.numel() == 0
+    torch.vmap(lambda r: encoder.phases(r).cos_sin)(far.expand(2, -1, -1))
+    assert encoder.phases(torch.zeros(0, 1)).cos_sin.numel() == 0
     program = torch.export.export(Rotation(encoder), (VECTORS, far))
     assert program.module()(VECTORS, far).isfinite().all()
 
@@ -164,7 +164,7 @@ def test_time_stamps_have_the_right_phases(start: int) -> None:
     """The angle, modulo a full turn, is right to the rounding of float32."""
     encoder, full = RoPE(D), 2 * pi(60)
     positions = torch.tensor([start, start + 30, start + 61])
-    turns = encoder.phases(positions[:, None]).turns[0]
+    turns = encoder.phases(positions[:, None]).cos_sin[0]
     for row, position in zip(turns, positions.tolist(), strict=True):
         for (cos, sin), pair in zip(row.tolist(), range(D // 2), strict=True):
             # 10000 ** (-i / 4) is 10 ** -i
@@ -172,7 +172,7 @@ def test_time_stamps_have_the_right_phases(start: int) -> None:
             assert abs(complex(cos, sin) - complex(math.cos(angle), math.sin(angle))) < 3e-7
     assert len(turns.unique(dim=0)) == 3
     several = AxialRoPE(D, 2).phases(torch.stack([positions, positions], -1))
-    assert len(several.turns[0].unique(dim=0)) == 3
+    assert len(several.cos_sin[0].unique(dim=0)) == 3
 
 
 def test_a_layer_reads_time_stamps_by_their_differences() -> None:

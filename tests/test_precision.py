@@ -72,7 +72,7 @@ def apple(monkeypatch: pytest.MonkeyPatch):
     """Return a way to move modules made on the CPU to a device without float64."""
 
     def move(module: nn.Module) -> nn.Module:
-        monkeypatch.setattr(precision, "WITHOUT_FLOAT64", ("cpu",))
+        monkeypatch.setitem(precision.HAS_FLOAT64, "cpu", False)
         return module.to("cpu")
 
     return move
@@ -151,7 +151,7 @@ def test_what_comes_back_from_such_a_device_is_exact_again(monkeypatch) -> None:
     for encoder in encoders:
         want = encoder.basis(), encoder.frequencies()
         with monkeypatch.context() as patch:
-            patch.setattr(precision, "WITHOUT_FLOAT64", ("cpu",))
+            patch.setitem(precision.HAS_FLOAT64, "cpu", False)
             encoder.to("cpu")
             assert encoder.frequencies().dtype == torch.float32
         encoder.to("cpu")

@@ -108,7 +108,7 @@ def test_the_work_of_each_method_is_what_its_code_multiplies(method: str) -> Non
 
 
 def test_of_one_thread_no_contestant_is_below_what_the_machine_allows() -> None:
-    for part in ("encoders", "attention", "states", "delta", "models"):
+    for part in ("encoders", "attention", "states", "delta", "models", "decoding"):
         for block in cpu(part)["data"]["blocks"]:
             for name in block["times_ms"]:
                 at = (part, block["shape"]["name"], name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 import torch
 from torch import nn
 
 from stringlib import CayleySTRING, RoPE
+from stringlib.encoders import string
 from stringlib.encoders.rotary import Phases
 from stringlib.encoders.string import STRING
 from stringlib.models.blocks import Block, phases_of
@@ -39,3 +42,27 @@ def test_only_encoders_without_parameters_share_their_phases() -> None:
     learned, fixed = phases_of(blocks, POSITIONS, torch.zeros(1, 3, 8))
     assert learned is POSITIONS
     assert isinstance(fixed, Phases)
+
+
+def test_old_names_still_work_and_warn() -> None:
+    phases = RoPE(4).phases(POSITIONS)
+    with pytest.warns(DeprecationWarning, match="now called cos_sin"):
+        assert phases.turns is phases.cos_sin
+    with pytest.warns(DeprecationWarning, match=r"import Phases from stringlib\.encoders\.rotary"):
+        from stringlib.encoders.string import Phases as Old
+    assert Old is Phases
+    with pytest.warns(DeprecationWarning, match="import geometric_frequencies from"):
+        from stringlib.positions import geometric_frequencies
+    assert torch.equal(geometric_frequencies(2), RoPE(4).frequencies().flatten())
+
+
+def test_phases_that_an_older_version_saved_can_be_loaded(monkeypatch) -> None:
+    phases, file = RoPE(4).phases(POSITIONS), io.BytesIO()
+    with monkeypatch.context() as patch:
+        patch.setattr(Phases, "__module__", "stringlib.encoders.string")
+        patch.setitem(vars(string), "Phases", Phases)
+        torch.save(phases, file)
+    file.seek(0)
+    loaded = torch.load(file)
+    assert isinstance(loaded, Phases)
+    assert torch.equal(loaded.cos_sin, phases.cos_sin)

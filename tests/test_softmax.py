@@ -51,6 +51,42 @@ def test_every_combination_equals_the_printed_formula(
     assert all(largest_difference(a, b) <= EXACT for a, b in zip(found, wanted, strict=True))
 
 
+@pytest.mark.parametrize(("n", "keys"), [(0, 0), (0, 2), (1, 1), (1, 7), (2, 2), (5, 8), (8, 8)])
+@pytest.mark.parametrize("window", [1, 2, 3, 7, 8, 100])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("given", ["", "bias", "key_mask"])
+def test_a_window_hides_keys_farther_away(
+    n: int, keys: int, window: int, causal: bool, given: str
+) -> None:
+    """As in decoding: the last query is at the position of the last key."""
+    q, k, v = leaves = [x.requires_grad_() for x in tokens(n, keys)]
+    bias = some_bias(n, keys) if given == "bias" else None
+    kept = torch.arange(keys) % 3 != 1
+    out = softmax_attention(
+        q, k, v, bias, causal, key_mask=kept if given == "key_mask" else None, window=window
+    )
+    rows = []
+    for i in range(n):
+        at = keys - n + i
+        seen = range(max(0, at - window + 1), at + 1 if causal else min(keys, at + window))
+        seen = [j for j in seen if given != "key_mask" or kept[j]]
+        logits = torch.einsum("hd,hjd->hj", q[:, i], k[:, seen]) / 2
+        logits = logits if bias is None else logits + bias[:, i, seen]
+        rows.append(torch.einsum("hj,hjd->hd", logits.softmax(-1), v[:, seen]))
+    expected = torch.stack(rows, 1) if rows else v.new_zeros(2, 0, 3) + 0 * (q.sum() + k.sum())
+    assert largest_difference(out, expected) <= EXACT
+    found, wanted = (
+        torch.autograd.grad(y.square().sum(), leaves, allow_unused=True, materialize_grads=True)
+        for y in (out, expected)
+    )
+    assert all(largest_difference(a, b) <= EXACT for a, b in zip(found, wanted, strict=True))
+
+
+def test_a_window_has_no_query_before_all_keys() -> None:
+    with pytest.raises(ValueError, match="k must have a key for each of the 3 queries"):
+        softmax_attention(*tokens(3, 2), window=2)
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 6])
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("given", ["", "bias", "key_mask"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stringlib import LanguageModel, MultiHeadAttention, ViT, make_encoder
 from stringlib.attention.registry import WEIGHTS, make_features
 from stringlib.encoders.registry import make_bias
-from stringlib.parts import part
+from stringlib.parts import make_part
 from tests.refusals import refusals
 
 test_an_unknown_option_is_named_with_the_nearest_known_one = refusals(
@@ -33,6 +33,6 @@ test_an_option_that_the_layer_sets_is_refused_with_the_reason = refusals(
     (lambda: MultiHeadAttention(12, 3, attention="favor", head_dim=3),
      "TypeError: head_dim must not be given to MultiHeadAttention, because it is dim // heads, go"),
     (lambda: MultiHeadAttention(12, 3, "t5", bidirectional=True), "TypeError: bidirectional must "),
-    (lambda: part("weight", "delta", WEIGHTS, {"dim": 8, "heads": 2}, {"dim": 3}),
+    (lambda: make_part("weight", "delta", WEIGHTS, {"dim": 8, "heads": 2}, {"dim": 3}),
      "TypeError: dim must not be given, because weight 'delta' gets it from the other arguments"),
 )  # fmt: skip

@@ -2,8 +2,8 @@
 
 Of a contract not every case meets every property in every mode: :func:`products`.
 The quick tier (``pytest --quick``, part of ``make test``) leaves out what :data:`LONG` names, and
-runs :data:`CASES` cases of the tests in :data:`FEW` and of each property of a contract. Of the
-properties it traces the core alone, with :data:`TRACES` cases each. ``make test-all`` runs
+runs :data:`CASES` cases of the tests in :data:`FEW` and of each property of a contract. Only core
+properties are traced in the quick tier, with :data:`TRACES` cases each. ``make test-all`` runs
 everything.
 """
 
@@ -18,8 +18,6 @@ import torch._dynamo.config
 from stringlib.testing.contract import Contract, Property
 from stringlib.testing.modes import MODES, Mode
 
-TRACED_MARK = " traced"
-
 EVERY = 4
 """Of so many properties of a case one is run blind and another one batched."""
 
@@ -29,8 +27,9 @@ TRACED = 6
 CASES = 8
 """So many cases of a test in :data:`FEW` are quick, spread evenly over all."""
 
+TRACED_MARK = " traced"
 TRACES = 4
-"""So many cases of a core property are traced in the quick tier, spread evenly over all."""
+"""Number of cases in which the quick tier traces a core property, spread evenly over all."""
 
 FEW = {
     "test_features.py": (
@@ -86,8 +85,6 @@ LONG = {
     "test_bring_your_own.py": "trains by the commands of a page",
     "test_live.py": "works with each living figure; test_page_programs.py computes what they show",
     "test_ledger.py::test_the_project_has_no_orphan": "`make test` runs the command itself",
-    "test_book_recorded.py::test_a_name_that_somebody_adds_changes_no_digest_of_the_build":
-        "reads the code of a study three times",
     "test_pdf.py": "prints with Chromium",
     "test_report.py": "prints with Chromium",
     "test_study_cluster.py": "starts a cluster of processes",
@@ -124,9 +121,9 @@ LONG = {
 def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Split the cases of all tests into those of the quick tier and the rest.
 
-    A property of a contract counts as a test, and as another one where it is traced: a property
-    beside the core is traced in the long tier alone. Which cases are quick depends on the name of
-    the test alone: they stay the same from run to run.
+    A property of a contract counts as a test, and as another one where it is traced. Only the long
+    tier traces a property beside the core. Which cases are quick depends on the name of the test
+    alone: they stay the same from run to run.
     """
     kept, groups = set[pytest.Item](), dict[str, list[pytest.Item]]()
     for item in items:

@@ -62,9 +62,9 @@ def upper_support(size: int, density: Share) -> Tensor:
         Rows and columns, integers, ``(2, count)``, sorted by row and then by column.
     """
     count = support_count(size, density)
-    places = torch.triu_indices(size, size, offset=1)
-    chosen = torch.randperm(places.shape[1])[:count]
-    return places[:, chosen.sort().values]
+    indices = torch.triu_indices(size, size, offset=1)
+    chosen = torch.randperm(indices.shape[1])[:count]
+    return indices[:, chosen.sort().values]
 
 
 def support_count(size: int, density: float) -> int:
@@ -119,12 +119,28 @@ def cayley(skew: Tensor) -> Tensor:
 
 
 def _solved(a: Tensor, b: Tensor) -> Tensor:
-    """Return the solution x of ax = b for invertible matrices, all of the same shape."""
+    """Return the solution x of ax = b for matrices a = I + S with S skew-symmetric."""
+    if torch.compiler.is_exporting():  # ONNX has no operator that solves linear equations
+        return _by_elimination(a, b)
     # solve_ex, because solve synchronises with the GPU to check that a is invertible
     if a.device.type != "cpu" or a.shape[-1] <= TOGETHER or a.shape[:-2].numel() < 2:
         return torch.linalg.solve_ex(a, b).result
     pairs = zip(a.flatten(0, -3), b.flatten(0, -3), strict=True)
     return torch.stack([torch.linalg.solve_ex(*pair).result for pair in pairs]).view_as(a)
+
+
+def _by_elimination(a: Tensor, b: Tensor) -> Tensor:
+    """Return the same as :func:`_solved` by elimination without a search for pivots.
+
+    The symmetric part of a is the identity. After each step, the symmetric part of the remaining
+    matrix minus the identity is positive semidefinite, so that every pivot is at least 1.
+    """
+    both = torch.cat([a, b], -1)
+    size = a.shape[-1]
+    for i, unit in enumerate(torch.eye(size, dtype=a.dtype, device=a.device)):
+        row = both[..., i : i + 1, :] / both[..., i : i + 1, i : i + 1]
+        both = both - (both[..., i : i + 1] - unit[:, None]) * row
+    return both[..., size:]
 
 
 def connected_parts(support: Tensor, size: int) -> Tensor:

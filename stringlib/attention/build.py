@@ -16,7 +16,7 @@ from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encode
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import require_name
-from stringlib.parts import part, require_none_left, taken_out
+from stringlib.parts import make_part, pop_options, reject_unused
 from stringlib.spec import Positive, require
 
 SIDES = ("before", "after")
@@ -33,6 +33,8 @@ def make_core(
     causal: bool,
     rotate: str | None,
     grid: tuple[int, int] | None,
+    window: int | None,
+    attention_dropout: float,
     options: dict[str, Any],
 ) -> AttentionCore:
     """Return the core of a layer, built from its arguments.
@@ -48,6 +50,8 @@ def make_core(
         rotate: Where positions are applied: ``"before"`` the feature map, ``"after"`` it,
             ``"roll"``, or None for the default of the feature map.
         grid: ``(rows, columns)`` of an image, or None.
+        window: Number of tokens in the sliding window of softmax attention, or None.
+        attention_dropout: Dropout of the weights of softmax attention.
         options: Arguments of the parts that are given by name. The options that a part uses are
             removed.
 
@@ -81,10 +85,22 @@ def make_core(
                 f"weight must be None for softmax attention, got {weight!r}. Use a relative bias "
                 "instead, for example encoder='alibi'."
             )
-        return SoftmaxAttention(made, causal=causal, grid=grid)
+        return SoftmaxAttention(
+            made, causal=causal, grid=grid, window=window, dropout=attention_dropout
+        )
+    if window is not None:
+        raise ValueError(
+            f"window must be None unless attention is 'softmax', got {window}. Use a decay "
+            "instead, for example weight='retnet'."
+        )
+    if attention_dropout:
+        raise ValueError(
+            "attention_dropout must be 0 unless attention is 'softmax', because linear attention "
+            f"does not form its weights, got {attention_dropout}. Use residual_dropout instead."
+        )
     if isinstance(weight, str) and not isinstance(made, RelativeBias):
         context = {"dim": dim, "heads": heads, "features": width, "grid": grid}
-        weight = part("weight", weight, WEIGHTS, context, options)
+        weight = make_part("weight", weight, WEIGHTS, context, options)
     return LinearAttention(features, made, weight, rotate=side, roll=roll, causal=causal, grid=grid)
 
 
@@ -102,7 +118,7 @@ def _features(
         if attention == "softmax":
             return None, head_dim
         context = {"head_dim": head_dim, "heads": heads, "generator": generator}
-        attention = part("attention", attention, FEATURES, context, options)
+        attention = make_part("attention", attention, FEATURES, context, options)
     require("scale of the feature map", attention.scale, Positive)
     return attention, _count_features(attention, head_dim, heads)
 
@@ -194,7 +210,7 @@ def _encoder(
     if isinstance(encoder, str):
         known = ENCODERS | BIASES
         require_name("encoder", encoder, known)
-        own = taken_out(options, known[encoder])
+        own = pop_options(options, known[encoder])
         if encoder in BIASES:
             return make_bias(encoder, all_heads, causal=causal, **own)
         if coord_dim is None:
@@ -221,4 +237,4 @@ def _encoder(
 def require_all_used(options: dict[str, Any]) -> None:
     """Raise if an option is left that no part of the layer has used."""
     registries: Any = {"attention": FEATURES, "weight": WEIGHTS, "encoder": ENCODERS | BIASES}
-    require_none_left(options, registries)
+    reject_unused(options, registries)

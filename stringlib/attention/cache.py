@@ -76,6 +76,15 @@ class KeyValueCache(NamedTuple):
         slots = Slots(self.keys, self.values, max(tokens, self.length))
         return _beginning(slots, self.mask, self.kind)
 
+    def last(self, tokens: int) -> KeyValueCache:
+        """Return the cache of the last tokens."""
+        if tokens == self.length:
+            return self
+        first = self.length - tokens
+        keys, values = (x.narrow(-2, first, tokens) for x in (self.keys, self.values))
+        mask = None if self.mask is None else self.mask.narrow(-1, first, tokens)
+        return KeyValueCache(keys, values, mask, self.kind)
+
     def extended(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> KeyValueCache:
         """Return the cache with further tokens behind the ones so far.
 

@@ -21,6 +21,7 @@ from stringlib.attention.linear import CONSTANT, attend
 from stringlib.attention.roll import Roll
 from stringlib.attention.rotated_linear import rotated_linear_attention
 from stringlib.attention.weights import LinearState, PositionWeight, described
+from stringlib.documents import Documents, documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import any_eager, require_kind_of_state, require_same_tokens
@@ -60,19 +61,33 @@ class AttentionCore(nn.Module):
         tokens: Tensor | None = None,
         key_mask: Tensor | None = None,
         state: Any = None,
+        document_ids: Tensor | None = None,
+        return_state: bool = False,
+        key_positions: Tensor | Phases | None = None,
     ) -> tuple[Tensor, Any]:
         """Return the outputs of the heads, and the state after the last token.
 
         Args:
             q: Queries, ``(..., heads, n, d)``.
-            k: Keys, ``(..., kv_heads, n, d)``; ``kv_heads`` divides ``heads``.
-            v: Values, ``(..., kv_heads, n, d_v)``.
+            k: Keys, ``(..., kv_heads, keys, d)``; ``kv_heads`` divides ``heads``. If causal, there
+                is a key for each query.
+            v: Values, ``(..., kv_heads, keys, d_v)``.
             positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
                 after the tokens of ``state``, or the positions of the grid. Integers for a roll.
+                With ``document_ids`` the default restarts at 0 in each document.
             tokens: The tokens of the layer, ``(..., n, dim)``, from which a learned weight
                 computes its decays. Default: ``q``.
-            key_mask: False for padding, ``(..., n)`` or ``(..., heads, n)``.
+            key_mask: False for padding, ``(..., keys)`` or ``(..., heads, keys)``.
             state: The state of the earlier tokens. Default: None, there are no earlier tokens.
+            document_ids: Integers that increase from document to document, ``(..., n)``. No token
+                attends to another document. The first document continues ``state``. Softmax,
+                linear attention that is not causal and Toeplitz weights use an n × n mask.
+                Default: None, one document.
+            return_state: If True, the state is also returned with ``document_ids``. It is that of
+                the last document alone, which must have the same number of tokens in each row.
+                Default: False, the state is None with ``document_ids``.
+            key_positions: Positions of the keys, or their phases, if the keys belong to other
+                tokens than the queries (cross-attention); not if causal. Default: ``positions``.
 
         Returns:
             The outputs, ``(..., heads, n, d_v)``, and the state: a
@@ -86,14 +101,45 @@ class AttentionCore(nn.Module):
         """
         if state is not None:
             self.require_state(state)
-        at = self.located(q, positions, state)
-        out, after = self._attend(q, k, v, at, tokens, key_mask, state)
+        documents = None
+        if document_ids is not None:
+            documents = documents_of(q, document_ids, 0 if state is None else state.length)
+        at = self.located(q, positions, state, documents)
+        key_at = None
+        if key_positions is not None:
+            if self.causal or documents is not None:
+                raise ValueError(
+                    "key_positions must be None if causal or with document_ids, because queries "
+                    f"and keys then belong to the same tokens, got {type(key_positions).__name__}"
+                )
+            key_at = self.located(k, key_positions, name="key_positions")
+        elif at is not None and k.shape[-2] != q.shape[-2]:
+            raise ValueError(
+                f"key_positions must be given for {k.shape[-2]} keys and {q.shape[-2]} queries, "
+                "got None"
+            )
+        out, after = self._attend(q, k, v, at, key_at, tokens, key_mask, state, documents)
+        if documents is not None and after is not None:
+            after = self._shortened(after, documents.last_length()) if return_state else None
         return out, None if after is None else self._labelled(after, state)
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        at: Any,
+        key_at: Any,
+        tokens: Any,
+        key_mask: Any,
+        state: Any,
+        documents: Documents | None = None,
     ) -> tuple[Tensor, Any]:
-        """Return outputs and state; ``at`` is what :meth:`located` returns."""
+        """Return outputs and state.
+
+        ``at`` and ``key_at`` are what :meth:`located` returns for queries and keys; ``key_at`` is
+        None if keys are at the positions of the queries.
+        """
         raise NotImplementedError
 
     @property
@@ -115,6 +161,10 @@ class AttentionCore(nn.Module):
                 raise TypeError(f"state must be a {expected}, got {type(state).__name__}")
             require_kind_of_state(state.kind, self.kind)
 
+    def _shortened(self, state: Any, length: int) -> Any:
+        """Return the state after packed documents as that of the last one, of this length."""
+        return state._replace(length=length)
+
     def _labelled(self, after: Any, before: Any) -> Any:
         """Return the state after the tokens with what the core recognises it by."""
         return after._replace(kind=self.kind)
@@ -131,13 +181,23 @@ class AttentionCore(nn.Module):
         if name in PARTS and "kind" in vars(self):
             self.kind = self._description()
 
-    def located(self, q: Tensor, positions: Tensor | Phases | None, state: Any = None) -> Any:
+    def located(
+        self,
+        q: Tensor,
+        positions: Tensor | Phases | None,
+        state: Any = None,
+        documents: Documents | None = None,
+        *,
+        name: str = "positions",
+    ) -> Any:
         """Return the positions in the form in which they are applied.
 
         Args:
             q: Vectors of the tokens, ``(..., heads, n, channels)``.
             positions: ``(..., n, coord_dim)``, phases of the encoder, or None for the default.
             state: The state of earlier tokens, or None.
+            documents: The documents of packed sequences, or None.
+            name: Name of the positions in errors.
 
         Returns:
             Phases for a rotary encoder, integer positions for a roll, None without either.
@@ -149,23 +209,34 @@ class AttentionCore(nn.Module):
             return positions
         if positions is None:
             coord_dim = 1 if encoder is None else encoder.coord_dim
-            positions = self._default_positions(q, coord_dim, state)
+            positions = self._default_positions(q, coord_dim, state, documents, name)
         elif encoder is not None:
-            require_same_tokens("the queries", q, "positions", positions)
+            owner = "the queries" if name == "positions" else "the keys"
+            require_same_tokens(owner, q, name, positions)
         return positions if encoder is None else encoder.phases(positions).to(q.dtype)
 
-    def _default_positions(self, q: Tensor, coord_dim: int, state: Any) -> Tensor:
+    def _default_positions(
+        self, q: Tensor, coord_dim: int, state: Any, documents: Documents | None, name: str
+    ) -> Tensor:
         """Return 0, 1, 2, … after the tokens of a state, or the positions of the grid."""
+        if coord_dim == 1 and documents is not None:
+            return documents.positions[..., None]
         n, before = q.shape[-2], 0 if state is None else state.length
         if coord_dim == 1:
             return torch.arange(before, before + n, device=q.device)[:, None]
-        if self.grid is None or coord_dim != 2:
+        if self.grid is None or coord_dim != 2 or documents is not None:
             raise ValueError(
-                f"positions must be given for an encoder with {coord_dim} coordinates, with shape "
+                f"{name} must be given for an encoder with {coord_dim} coordinates, with shape "
                 f"(..., {n}, {coord_dim}), got None"
             )
         positions = grid_positions(*self.grid, device=q.device)
-        return positions[before : before + n] if self.causal else positions
+        own = positions[before : before + n] if self.causal else positions
+        if n != len(own):
+            raise ValueError(
+                f"{name} must be given for {before + n} tokens, because grid = {self.grid} has "
+                f"{len(positions)} positions, got None"
+            )
+        return own
 
 
 class LinearAttention(AttentionCore):
@@ -235,17 +306,27 @@ class LinearAttention(AttentionCore):
         return words + super()._description()
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        at: Any,
+        key_at: Any,
+        tokens: Any,
+        key_mask: Any,
+        state: Any,
+        documents: Documents | None = None,
     ) -> tuple[Tensor, LinearState | None]:
         """Apply positions and feature map, and return the weighted sums."""
         phi, encoder, weight = self.features, self.encoder, CONSTANT
         if self.weight is not None:
-            weight = self.weight(q if tokens is None else tokens, key_mask)
+            tokens = q if tokens is None else tokens
+            weight = self.weight(tokens) if key_mask is None else self.weight(tokens, key_mask)
         if phi.scale != 1:
             q, k = q * phi.scale, k * phi.scale
         if self.rotate == "before" and at is not None:
             # R(r)x itself: the outer basis cancels in a product, but not in a feature
-            q, k = rotated(encoder, q, k, at, whole=True)
+            q, k = rotated(encoder, q, k, at, key_at, whole=True)
         group = q.shape[-3] // k.shape[-3]
         if group > 1:
             k, v = (y.repeat_interleave(group, -3) for y in (k, v))
@@ -254,13 +335,21 @@ class LinearAttention(AttentionCore):
         phi_q = phi(q)
         keys: dict[str, Any] = {"key_scale": scale, "key_mask": key_mask}
         if self.rotate == "after" and isinstance(encoder, RotaryEncoder):
+            keys |= {"key_positions": key_at, "numerator_only": True}
+            if documents is not None:
+                keys["document_ids"] = documents.numbers
             out = rotated_linear_attention(
-                phi_q, phi_k, v, encoder, at, weight, self.causal, numerator_only=True, **keys
+                phi_q, phi_k, v, encoder, at, weight, self.causal, **keys
             )
             return out, None
         if self.roll is not None:
-            phi_q, phi_k = self.roll(phi_q, phi_k, at)
+            phi_q, phi_k = (
+                self.roll(phi_q, phi_k, at)
+                if key_at is None
+                else (self.roll.rotate(phi_q, at), self.roll.rotate(phi_k, key_at))
+            )
         normalize = phi.nonnegative and weight.normalized
+        keys["documents"] = documents
         return attend(
             phi_q, phi_k, v, weight, self.causal, state=state, normalize=normalize, **keys
         )
@@ -315,15 +404,22 @@ class LinearAttention(AttentionCore):
 
 
 def rotated(
-    encoder: Any, q: Tensor, k: Tensor, phases: Phases, *, whole: bool
+    encoder: Any,
+    q: Tensor,
+    k: Tensor,
+    phases: Phases,
+    key_phases: Phases | None = None,
+    *,
+    whole: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return rotated queries and keys, also if several query heads share a key head.
 
     Args:
         encoder: A rotary encoder.
         q: ``(..., heads, n, d)``.
-        k: ``(..., kv_heads, n, d)``.
-        phases: Phases of the encoder.
+        k: ``(..., kv_heads, keys, d)``.
+        phases: Phases of the encoder for the queries.
+        key_phases: Phases for the keys. Default: ``phases``.
         whole: True for R(r)x. False leaves out the outer basis, which cancels in scores.
     """
     group = q.shape[-3] // k.shape[-3]
@@ -332,8 +428,12 @@ def rotated(
         # the queries of one key head as a batch, so that the phases of this head serve them all
         q, k = q.unflatten(-3, (-1, group)).transpose(-4, -3), k.unsqueeze(-4)
         phases = phases._replace(cos_sin=phases.cos_sin.unsqueeze(-5))
+        if key_phases is not None:
+            key_phases = key_phases._replace(cos_sin=key_phases.cos_sin.unsqueeze(-5))
     if whole and phases.basis is not None:
-        q, k = encoder.rotate(q, phases), encoder.rotate(k, phases)
+        q, k = encoder.rotate(q, phases), encoder.rotate(k, key_phases or phases)
+    elif key_phases is not None:
+        q, k = encoder(q, k, phases, key_phases)
     else:
         q, k = encoder(q, k, phases)
     return (q.transpose(-4, -3).flatten(-4, -3), k.squeeze(-4)) if grouped else (q, k)

@@ -7,8 +7,14 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.attention.weights import Factors, PositionWeight, copies
-from stringlib.precision import at_least_float32, widest
+from stringlib.attention.weights import (
+    Factors,
+    PositionWeight,
+    copies,
+    longest,
+    token_positions,
+)
+from stringlib.precision import at_least_float32
 from stringlib.spec import Count0, Floats, Positive, checked
 
 
@@ -78,7 +84,7 @@ class CosineWeight(PositionWeight):
         phi = phi.to(at_least_float32(phi.dtype))
         return copies(phi, self._table(start, phi.shape[-2], phi.device))
 
-    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
         """Return 2m features per token, or 3m if ``positive``; see ``PositionWeight.factors``.
 
         Raises:
@@ -86,26 +92,27 @@ class CosineWeight(PositionWeight):
                 earlier tokens, has more than M + 1 tokens.
         """
         queries, keys = phi_q.shape[-2], phi_k.shape[-2]
-        longest = max(queries, keys)
-        self._require_reach(start + longest)
-        table = self._table(start, longest, phi_q.device)
-        return Factors(copies(phi_q, table[:queries]), copies(phi_k, table[:keys]))
+        count = max(queries, keys)
+        self._require_reach(longest(start, count))
+        table = self._table(start, count, phi_q.device)
+        return Factors(copies(phi_q, table[..., :queries, :]), copies(phi_k, table[..., :keys, :]))
 
-    def _table(self, start: int, count: int, device: torch.device) -> Tensor:
-        """Return the factor of each copy of the features of each token, ``(count, copies)``."""
+    def _table(self, start: int | Tensor, count: int, device: torch.device) -> Tensor:
+        """Return the factor of each copy of the features of a token, ``(..., count, copies)``."""
         angles = self._angles(start, count, device)
         table = [torch.cos(angles), torch.sin(angles)]
         if self.positive:
             table = [math.sqrt(0.5) * t for t in (torch.ones_like(angles), *table)]
         return torch.stack(table, -1)
 
-    def _angles(self, start: int, count: int, device: torch.device | None = None) -> Tensor:
+    def _angles(
+        self, start: int | Tensor, count: int, device: torch.device | None = None
+    ) -> Tensor:
         """Return the angles πi/2M of the positions i from ``start`` on, in float64.
 
         Positions may be large, and then float32 angles would be inaccurate.
         """
-        positions = torch.arange(start, start + count, dtype=widest(device), device=device)
-        return positions * (math.pi / 2 / self.horizon)
+        return token_positions(start, count, device) * (math.pi / 2 / self.horizon)
 
     def _require_reach(self, length: int) -> None:
         if not self.positive and length - 1 > self.horizon:

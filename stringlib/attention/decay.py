@@ -159,7 +159,7 @@ class DecayWeight(PositionWeight):
             )
         return decay_matrix(log_decay)[..., :num_queries, :num_keys]
 
-    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
         """Return the features unchanged, together with the decay."""
         if isinstance(self.log_decay, nn.Parameter):  # training may have made it positive
             require_log_decay("log_decay", self.log_decay)

@@ -9,6 +9,7 @@ A plain sum of outer products would add the new value to the old one. The delta 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from stringlib.attention.decay import with_features
 from stringlib.attention.weights import LinearState, PositionWeight, WeightedSums
+from stringlib.documents import Documents
 from stringlib.inputs import any_eager, common_shape
 from stringlib.kernels.delta import delta_sums
 from stringlib.kernels.features import unit
@@ -160,6 +162,7 @@ class DeltaWeight(ReplacingWeight):
         causal: bool,
         mode: Any = None,
         state: LinearState | None = None,
+        documents: Documents | None = None,
     ) -> WeightedSums:
         """Return the outputs of the delta rule; see ``PositionWeight.sums``.
 
@@ -169,7 +172,14 @@ class DeltaWeight(ReplacingWeight):
         self._require_direction(causal)
         q, k = unit(phi_q), unit(phi_k)
         before = None if state is None else state.sums
-        out, after = delta_rule(q, k, u, self.beta, self.log_decay, mode=mode, state=before)
+        log_decay = self.log_decay
+        if documents is not None:
+            if log_decay is None:
+                log_decay = torch.zeros_like(self.beta)
+            elif log_decay.ndim == 1:
+                log_decay = log_decay[:, None]
+            log_decay = torch.where(documents.starts.unsqueeze(-2), -math.inf, log_decay)
+        out, after = delta_rule(q, k, u, self.beta, log_decay, mode=mode, state=before)
         length = u.shape[-2] + (0 if state is None else state.length)
         scale = None if key_scale is None else after.new_zeros(after.shape[:-2])
         return WeightedSums(out, None, LinearState(after, scale, length))

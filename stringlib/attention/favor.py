@@ -134,7 +134,9 @@ class FavorFeatures(FeatureMap):
     def drawn(self) -> Tensor | None:
         """Return up to 16 random numbers of each W, ``(heads, 16)``; None if all are trained."""
         numbers = next(self.projection.buffers(), None)
-        return None if numbers is None else numbers.flatten(1)[:, :16]
+        while numbers is not None and numbers.ndim > 2:
+            numbers = numbers.select(1, 0)  # the first row, because a flattened matrix is a copy
+        return None if numbers is None else numbers[:, :16]
 
     @checked
     def forward(

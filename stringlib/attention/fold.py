@@ -14,12 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.softmax import SoftmaxAttention
+from stringlib.documents import documents_of
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.folding import additions, additions_to_weight, require_foldable
 from stringlib.precision import at_least_float32, without_autocast
 
 
-def projected(layer: Any, x: Tensor, positions: Any, state: Any) -> tuple[Tensor, Tensor, Any]:
+def projected(
+    layer: Any, x: Tensor, positions: Any, state: Any, document_ids: Tensor | None = None
+) -> tuple[Tensor, Tensor, Any]:
     """Project the tokens to queries and keys, in the basis of the encoder if that is faster.
 
     Args:
@@ -27,6 +30,7 @@ def projected(layer: Any, x: Tensor, positions: Any, state: Any) -> tuple[Tensor
         x: Tokens, ``(..., seq, dim)``.
         positions: Positions of the tokens, phases of the encoder, or None.
         state: The state of the earlier tokens, or None.
+        document_ids: The documents of the tokens, ``(..., seq)``, or None.
 
     Returns:
         Queries, ``(..., seq, heads * head_dim)``, keys, ``(..., seq, kv_heads * head_dim)``, and
@@ -37,7 +41,10 @@ def projected(layer: Any, x: Tensor, positions: Any, state: Any) -> tuple[Tensor
         return layer.to_q(x), layer.to_k(x), positions
     if state is not None:
         layer.core.require_state(state)
-    at = layer.core.located(x.unsqueeze(-3), positions, state)
+    heads, documents = x.unsqueeze(-3), None
+    if document_ids is not None:
+        documents = documents_of(heads, document_ids, 0 if state is None else state.length)
+    at = layer.core.located(heads, positions, state, documents)
     basis = at.basis
     # phases of another encoder have other shapes; the core will raise an error
     fits = basis is not None and basis.shape[-1] == layer.head_dim
@@ -58,7 +65,7 @@ def is_faster(layer: Any, x: Tensor) -> bool:
     """
     core, encoder = layer.core, layer.core.encoder
     # P cancels in the logits of softmax, but not in a feature map
-    if type(core)._attend is not SoftmaxAttention._attend or not isinstance(encoder, RotaryEncoder):
+    if type(core) is not SoftmaxAttention or not isinstance(encoder, RotaryEncoder):
         return False
     # A compiled graph must not depend on the number of tokens. With a shift, the last key is stored
     # in the state, always in the same basis.
@@ -109,7 +116,7 @@ def folded(layer: Any) -> Any:
             queries or keys is more than a product with its weight.
     """
     core, encoder = layer.core, layer.core.encoder
-    softmax = type(core)._attend is SoftmaxAttention._attend
+    softmax = type(core) is SoftmaxAttention
     if not isinstance(encoder, RotaryEncoder) or not softmax:
         raise ValueError(
             "attention must be softmax with a rotary encoder to be folded, "

@@ -186,7 +186,7 @@ class LearnedDelta(ReplacingWeight):
             beta = beta.masked_fill(~per_head(key_mask, beta.shape, x.device), 0)
         if self.decay is None:
             return DeltaWeight(beta)
-        return DeltaWeight(beta, self.decay(x, key_mask).log_decay.squeeze(-1))
+        return DeltaWeight(beta, self.decay(x, key_mask=key_mask).log_decay.squeeze(-1))
 
     def extra_repr(self) -> str:
         """Return as text for ``repr`` whether the state decays."""

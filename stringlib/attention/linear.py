@@ -7,12 +7,13 @@ in the number of tokens, unless its position weight needs the n × n matrix.
 from __future__ import annotations
 
 import math
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
 
 from stringlib.attention.weights import ConstantWeight, LinearState, PositionWeight, WeightedSums
+from stringlib.documents import Documents, documents_of
 from stringlib.inputs import (
     all_eager,
     any_eager,
@@ -23,7 +24,7 @@ from stringlib.inputs import (
 )
 from stringlib.moved import forward
 from stringlib.precision import at_least_float32, without_autocast
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, Indices, checked
 
 CONSTANT = ConstantWeight()
 
@@ -40,6 +41,7 @@ def linear_attention(
     *,
     key_scale: Tensor | None = None,
     key_mask: Tensor | None = None,
+    document_ids: Tensor | None = None,
     state: LinearState | None = None,
     return_state: Literal[False] = False,
 ) -> Tensor: ...
@@ -55,6 +57,7 @@ def linear_attention(
     *,
     key_scale: Tensor | None = None,
     key_mask: Tensor | None = None,
+    document_ids: Tensor | None = None,
     state: LinearState | None = None,
     return_state: Literal[True],
 ) -> tuple[Tensor, LinearState]: ...
@@ -70,6 +73,7 @@ def linear_attention(
     *,
     key_scale: Tensor | None = None,
     key_mask: Tensor | None = None,
+    document_ids: Tensor | None = None,
     state: LinearState | None = None,
     return_state: bool,
 ) -> Tensor | tuple[Tensor, LinearState]: ...
@@ -85,6 +89,7 @@ def linear_attention(
     *,
     key_scale: Floats[Tensor, "...? heads? keys"] | None = None,
     key_mask: Tensor | None = None,
+    document_ids: Indices[Tensor, "...? keys"] | None = None,
     state: LinearState | None = None,
     return_state: bool = False,
 ) -> Tensor | tuple[Tensor, LinearState]:
@@ -120,6 +125,11 @@ def linear_attention(
             factors are 1.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``.
             Features and values of padding are ignored, even if they are NaN.
+        document_ids: For packed sequences, integers that increase from document to document,
+            ``(..., keys)``. A query attends only to the keys of its own document, and ``state``
+            belongs to the first document. Without ``causal``, and for a
+            :class:`~stringlib.attention.toeplitz.ToeplitzWeight`, this uses the n × n matrix.
+            Default: None, one document.
         state: The state after the earlier tokens; only with ``causal``. Default: None, there are
             no earlier tokens.
         return_state: If True, the state after the last token is also returned; only with
@@ -144,6 +154,9 @@ def linear_attention(
     weight = weight or CONSTANT
     require_fitting(phi_q, phi_k, v, causal, mode)
     _require_state(causal, state, return_state, weight)
+    documents = None
+    if document_ids is not None:
+        documents = packed(phi_q, phi_k, document_ids, state)
     if normalize and not weight.normalized:
         raise ValueError(
             f"normalize must be False for {type(weight).__name__}, which has no denominator, "
@@ -159,6 +172,7 @@ def linear_attention(
         key_scale=key_scale,
         key_mask=key_mask,
         state=state,
+        documents=documents,
         normalize=normalize,
         # a state contains the denominator too, so it needs the column of ones
         ones=normalize or return_state or state is not None,
@@ -171,6 +185,8 @@ def linear_attention(
         raise ValueError(
             f"return_state must be False for {type(weight).__name__}, which has no state, got True"
         )
+    if documents is not None:
+        after = after._replace(length=documents.last_length())
     return out, after._replace(kind=weight.kind)
 
 
@@ -185,6 +201,7 @@ def attend(
     key_scale: Tensor | None = None,
     key_mask: Tensor | None = None,
     state: LinearState | None = None,
+    documents: Documents | None = None,
     normalize: bool = True,
     ones: bool = True,
 ) -> tuple[Tensor, LinearState | None]:
@@ -203,6 +220,8 @@ def attend(
         key_scale: Logarithms of factors that were divided out of ``phi_k``.
         key_mask: False for keys that are padding.
         state: The state after the earlier tokens, or None.
+        documents: The documents of packed sequences, or None. The returned state is that of the
+            last one, except for its length, which counts all tokens.
         normalize: If True, the sum is divided by the sum of the weights. This needs ``ones``.
         ones: If True, a column of ones is appended to the values. The state then contains the
             denominator too.
@@ -224,8 +243,12 @@ def attend(
         if ones:
             u = torch.cat([u, u.new_ones(*u.shape[:-1], 1)], -1)
 
+        packing: dict[str, Any] = {} if documents is None else {"documents": documents}
+
         def sums(q: Tensor) -> tuple[WeightedSums, Tensor, Tensor]:
-            found = weight.sums(q, k, u, key_scale, causal=causal, mode=mode, state=state)
+            found = weight.sums(
+                q, k, u, key_scale, causal=causal, mode=mode, state=state, **packing
+            )
             # split instead of two slices, because the backward pass of two slices adds two
             # gradients of full width
             return found, *found.sums.split([v.shape[-1], int(ones)], -1)
@@ -245,6 +268,18 @@ def attend(
             half = (found.log_scale / 2).exp()[..., None]
             out = out * half * half
     return out.to(v.dtype), found.state
+
+
+def packed(
+    phi_q: Tensor, phi_k: Tensor, document_ids: Tensor, state: LinearState | None = None
+) -> Documents:
+    """Return the documents of packed sequences, or raise if there is not a key for each query."""
+    if phi_q.shape[-2] != phi_k.shape[-2]:
+        raise ValueError(
+            f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, with document_ids, "
+            f"got shape {tuple(phi_k.shape)}"
+        )
+    return documents_of(phi_q, document_ids, 0 if state is None else state.length)
 
 
 def prepared(

@@ -19,11 +19,17 @@ from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
-from stringlib.inputs import require_like_weight, require_places, require_split
+from stringlib.inputs import (
+    is_offloaded,
+    per_head,
+    require_like_weight,
+    require_places,
+    require_split,
+)
 from stringlib.kernels.features import unit
 from stringlib.parts import FIXED, known_options
 from stringlib.precision import at_least_float32
-from stringlib.spec import Floats, Positive, Reals, checked, require
+from stringlib.spec import Floats, Indices, Positive, Reals, Share, checked, require
 
 State = LinearState | KeyValueCache | ShiftedState
 
@@ -49,7 +55,8 @@ class MultiHeadAttention(nn.Module):
 
     Input and output have the shape ``(..., seq, dim)``. With ``return_state=True`` a causal layer
     also returns its state (a key–value cache for softmax). Pass it as ``state`` together with the
-    next tokens.
+    next tokens. Given other tokens as ``context``, a layer that is not causal computes
+    cross-attention: its keys and values are those of the context.
 
     Args:
         dim: Number of channels of a token.
@@ -91,6 +98,14 @@ class MultiHeadAttention(nn.Module):
         shift: If True, each key is mixed with the key of the previous token (key shift); see
             :class:`~stringlib.attention.shift.KeyShift`.
         bias: If True, the four projections have a bias. The gate never has one.
+        window: Number w of tokens in the sliding window, for softmax only. If causal, a token
+            attends to itself and to the w − 1 tokens before it; otherwise also to the w − 1 tokens
+            after it. The distance is that of the indices of the tokens, in row-major order for a
+            ``grid``. The cache of softmax keeps all tokens. Default: None, no window.
+        attention_dropout: Probability of setting an attention weight to 0 in training, for softmax
+            only; the other weights are scaled up. Default: 0.
+        context_dim: Number of channels of a token of the context, for cross-attention. Default:
+            ``dim``.
         **options: Arguments of the parts that are given by name, under the names of their own
             constructors: ``num_features`` (default ``dim // heads``) and ``generator`` for FAVOR+
             and its variants; ``horizon`` for ``"cosine"``, ``"ramp"`` and ``"falling"``;
@@ -146,6 +161,9 @@ class MultiHeadAttention(nn.Module):
         normalize_qk: bool = False,
         shift: bool = False,
         bias: bool = False,
+        window: int | None = None,
+        attention_dropout: Share = 0.0,
+        context_dim: int | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -160,8 +178,20 @@ class MultiHeadAttention(nn.Module):
         self.kv_heads, self.group = int(kv_heads), int(heads // kv_heads)
         self.causal, self.grid = causal, grid
         key_dim = self.kv_heads * self.head_dim
+        if context_dim is not None and causal:
+            raise ValueError(
+                f"context_dim must be None if causal, because a causal layer has no context, got "
+                f"{context_dim}"
+            )
+        self.context_dim = self.dim if context_dim is None else int(context_dim)
         self.to_q, self.to_k, self.to_v, self.to_out = (
-            nn.Linear(self.dim, rows, bias=bias) for rows in (self.dim, key_dim, key_dim, self.dim)
+            nn.Linear(columns, rows, bias=bias)
+            for columns, rows in (
+                (self.dim, self.dim),
+                (self.context_dim, key_dim),
+                (self.context_dim, key_dim),
+                (self.dim, self.dim),
+            )
         )
         options = {name: given for name, given in options.items() if given is not None}
         from stringlib.attention.build import make_core, require_all_used
@@ -176,6 +206,8 @@ class MultiHeadAttention(nn.Module):
             causal=causal,
             rotate=rotate,
             grid=grid,
+            window=window,
+            attention_dropout=attention_dropout,
             options=options,
         )
         self.gate = None if gate is None else Gate(self.dim, self.heads, gate)
@@ -197,8 +229,12 @@ class MultiHeadAttention(nn.Module):
         positions: Reals[Tensor, "...p seq coord_dim"] | Phases | None = None,
         *,
         key_mask: Tensor | None = None,
+        document_ids: Indices[Tensor, "...? n"] | None = None,
         state: State | None = None,
         return_state: bool = False,
+        context: Floats[Tensor, "...? keys self.context_dim"] | None = None,
+        context_positions: Reals[Tensor, "...c places coord_dim"] | Phases | None = None,
+        context_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, State]:
         """Return the output of attention, which a model adds to the tokens.
 
@@ -210,8 +246,25 @@ class MultiHeadAttention(nn.Module):
                 tokens of ``state``, or the positions of ``grid``.
             key_mask: False for padding, to which no token attends, ``(..., seq)``. Padding still
                 counts in the default positions.
-            state: The state after the earlier tokens, for a causal layer.
-            return_state: Whether to also return the state after the last token.
+            document_ids: For packed sequences, the document of each token, ``(..., seq)``:
+                integers that increase from document to document, see
+                :func:`~stringlib.documents.document_ids_of`. No token attends to another document,
+                and default positions restart at 0 in each document. So each document has the
+                output that it has alone. Causal linear attention remains linear in the number of
+                tokens; softmax, layers that are not causal and Toeplitz weights use an n × n mask.
+                Default: None, one document per row.
+            state: The state after the earlier tokens, for a causal layer. With ``document_ids``
+                the first document of each row continues it.
+            return_state: Whether to also return the state after the last token. With
+                ``document_ids`` it is the state of the last document alone, which must have the
+                same number of tokens in each row.
+            context: The tokens to which those of ``x`` attend in cross-attention,
+                ``(..., keys, context_dim)``, with leading dimensions that expand to those of ``x``.
+                A relative bias and a position weight use the difference of the indices in ``x``
+                and ``context``. Default: None, the tokens attend to each other.
+            context_positions: Positions of the context, as ``positions``. Default: 0, 1, 2, …, or
+                those of ``grid``.
+            context_mask: False for padding in the context, ``(..., keys)``.
 
         Returns:
             ``(..., seq, dim)``, in the dtype of ``x``; with ``return_state`` a pair. The state is
@@ -226,8 +279,13 @@ class MultiHeadAttention(nn.Module):
         self._require(x, positions)
         if return_state:
             self.core.require_state(None)
-        v = self._split(self.to_v(x))
-        out, after = self._attended(x, v, positions, key_mask, state)
+        other = self._context(x, context, context_positions, key_mask, context_mask)
+        if other is not None and document_ids is not None:
+            raise ValueError("document_ids must be None with context, got a tensor")
+        v = self._split(self.to_v(x if context is None else context))
+        out, after = self._attended(
+            x, v, positions, key_mask, state, document_ids, return_state, other
+        )
         if self.gate is not None:
             out = self.gate(out, x)
         out = self.to_out(out.transpose(-3, -2).flatten(-2))
@@ -240,16 +298,23 @@ class MultiHeadAttention(nn.Module):
         positions: Reals[Tensor, "...p seq coord_dim"] | Phases | None = None,
         *,
         key_mask: Tensor | None = None,
+        document_ids: Indices[Tensor, "...? n"] | None = None,
+        context: Floats[Tensor, "...? keys self.context_dim"] | None = None,
+        context_positions: Reals[Tensor, "...c places coord_dim"] | Phases | None = None,
+        context_mask: Tensor | None = None,
     ) -> Tensor:
         """Return the attention weights, ``(..., heads, seq, seq)``: rows attend to columns.
 
-        They are computed for every kind of layer in the same way, with unit vectors as values.
+        With a ``context`` they are ``(..., heads, seq, keys)``.
+        They are computed for every kind of layer in the same way, with unit vectors as values. In
+        training they are the weights after dropout.
         """
         self._require(x, positions)
-        n = x.shape[-2]
+        other = self._context(x, context, context_positions, key_mask, context_mask)
+        n = (x if context is None else context).shape[-2]
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
-        return self._attended(x, v, positions, key_mask)[0]
+        return self._attended(x, v, positions, key_mask, None, document_ids, False, other)[0]
 
     @torch.no_grad()
     @checked
@@ -277,7 +342,7 @@ class MultiHeadAttention(nn.Module):
         weight = next(self.parameters())
         nothing = weight.new_zeros(*lead, 0, self.dim)
         _, state = self(nothing, return_state=True)
-        made: State = state if max_length is None else _with_room(state, max_length)
+        made: State = state if max_length is None else with_room(state, max_length)
         return made
 
     def folded(self) -> MultiHeadAttention:
@@ -298,7 +363,10 @@ class MultiHeadAttention(nn.Module):
         kind = "softmax" if self.features is None else type(self.features).__name__
         encoder = f", encoder={type(self.encoder).__name__}" if self.encoder is not None else ""
         heads = f"heads={self.heads}" + (f", kv_heads={self.kv_heads}" if self.group > 1 else "")
-        return f"dim={self.dim}, {heads}, attention={kind}{encoder}, causal={self.causal}"
+        window, dropout = (getattr(self.core, name, None) for name in ("window", "dropout"))
+        more = "" if window is None else f", window={window}"
+        more += f", attention_dropout={dropout}" if dropout else ""
+        return f"dim={self.dim}, {heads}, attention={kind}{encoder}, causal={self.causal}{more}"
 
     @property
     def key_heads(self) -> int:
@@ -337,38 +405,126 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (-1, self.head_dim)).transpose(-3, -2)
 
     def _attended(
-        self, x: Tensor, v: Tensor, positions: Any, key_mask: Tensor | None, state: Any = None
+        self,
+        x: Tensor,
+        v: Tensor,
+        positions: Any,
+        key_mask: Tensor | None,
+        state: Any = None,
+        document_ids: Tensor | None = None,
+        return_state: bool = False,
+        other: tuple[Tensor, Any, Tensor | None] | None = None,
     ) -> tuple[Tensor, Any]:
-        """Return the outputs of the heads, ``(..., heads, seq, d_v)``, and the state or None."""
+        """Return the outputs of the heads, ``(..., heads, seq, d_v)``, and the state or None.
+
+        ``other`` is the context with its positions and mask, or None.
+        """
         before = last = None
         if self.shift is not None and state is not None:
             if not isinstance(state, ShiftedState):
                 raise TypeError(f"state must be a ShiftedState, got {type(state).__name__}")
             before, state = state
-        q, k, positions = projected(self, x, positions, state)
-        q, k = self._split(q), self._split(k)
+        key_positions = None
+        if other is None:
+            q, k, positions = projected(self, x, positions, state, document_ids)
+            q, k = self._split(q), self._split(k)
+        else:
+            context, key_positions, key_mask = other
+            q, k = self._split(self.to_q(x)), self._split(self.to_k(context))
+            k = k.expand(*x.shape[:-2], *k.shape[-3:])
+            key_positions = self.core.located(k, key_positions, name="context_positions")
         if self.shift is not None:
-            k, last = self.shift(k, before, key_mask)
+            k, last = self.shift(k, before=before, key_mask=key_mask, document_ids=document_ids)
         if self.log_temperature is not None:
             # so that qᵀk/√d is τ cos(q, k)
             norm = ((self.log_temperature / 2).exp() * self.head_dim**0.25)[:, None, None]
             q, k = _with_norm(q, norm.repeat_interleave(self.group, 0)), _with_norm(k, norm)
-        out, after = self.core(q, k, v, positions, tokens=x, key_mask=key_mask, state=state)
+        out, after = self.core(
+            q,
+            k,
+            v,
+            positions,
+            tokens=x,
+            key_mask=key_mask,
+            state=state,
+            document_ids=document_ids,
+            return_state=return_state,
+            key_positions=key_positions,
+        )
         return out, after if after is None or last is None else ShiftedState(last, after)
+
+    def _context(
+        self,
+        x: Tensor,
+        context: Tensor | None,
+        positions: Tensor | Phases | None,
+        key_mask: Tensor | None,
+        context_mask: Tensor | None,
+    ) -> tuple[Tensor, Any, Tensor | None] | None:
+        """Return the context with its positions and mask, or None, or raise if it does not fit."""
+        if context is None:
+            if self.context_dim != self.dim:
+                raise ValueError(
+                    f"context must be given to a layer with context_dim = {self.context_dim}, "
+                    "got None"
+                )
+            if positions is not None or context_mask is not None:
+                name = "context_mask" if positions is None else "context_positions"
+                raise ValueError(f"{name} must be None without context, got one. Give context too.")
+            return None
+        if key_mask is not None:
+            raise ValueError(
+                "key_mask must be None with context, whose tokens are the keys, got a tensor of "
+                f"shape {tuple(key_mask.shape)}. Give context_mask."
+            )
+        unfit = self._unfit_for_context()
+        if unfit is not None:
+            raise ValueError(
+                f"context must be None for {unfit}, got a tensor of shape {tuple(context.shape)}. "
+                "Use another layer for cross-attention."
+            )
+        require_like_weight("context", context, self.to_k)
+        _require_positions(x, "context_positions", positions)
+        if context_mask is not None:
+            shape = (*x.shape[:-2], self.heads, context.shape[-2])
+            per_head(context_mask, shape, x.device, "context_mask")
+        return context, positions, context_mask
+
+    def _unfit_for_context(self) -> str | None:
+        """Return what a layer is that cannot attend to a context, or None if it can."""
+        if self.causal:
+            return "a causal layer"
+        if getattr(self.core, "window", None) is not None:
+            return "a layer with a window"
+        weight = self.weight
+        if weight is not None and type(weight).forward is not PositionWeight.forward:
+            return f"the weight {type(weight).__name__}, which is made for tokens of one sequence"
+        return None
 
     def _require(self, x: Tensor, positions: Tensor | Phases | None) -> None:
         """Raise unless tokens fit the projections, and positions fit the tokens."""
         require_like_weight("x", x, self.to_q)
-        if isinstance(positions, Phases):
-            require_places("x", x, positions.cos_sin, own=4)
-        elif positions is not None:
-            require_places("x", x, positions)
+        if is_offloaded(self.to_q) and any(p.is_meta for p in self.core.parameters()):
+            raise ValueError(
+                "encoder, features and weight must not be offloaded one by one, because the layer "
+                "uses their parameters together, got parameters on meta. Pass "
+                "preload_module_classes=['MultiHeadAttention'] to cpu_offload."
+            )
+        _require_positions(x, "positions", positions)
 
 
-def _with_room(state: Any, tokens: int) -> Any:
+def _require_positions(x: Tensor, name: str, positions: Tensor | Phases | None) -> None:
+    """Raise unless the leading dimensions of positions or phases expand to those of ``x``."""
+    if isinstance(positions, Phases):
+        require_places("x", x, positions.cos_sin, own=4, what=name)
+    elif positions is not None:
+        require_places("x", x, positions, what=name)
+
+
+def with_room(state: Any, tokens: int) -> Any:
     """Return the state with memory for so many tokens, if it is a cache."""
     if isinstance(state, ShiftedState):
-        return state._replace(rest=_with_room(state.rest, tokens))
+        return state._replace(rest=with_room(state.rest, tokens))
     return state.with_room(tokens) if isinstance(state, KeyValueCache) else state
 
 

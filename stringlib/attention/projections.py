@@ -162,7 +162,8 @@ class CirculantProjection(Projection):
 
     def product(self, x: Tensor) -> Tensor:
         """Return Wx for ``x`` in float32 or float64, by the FFT if it is faster."""
-        if not _is_faster(self, "fft"):
+        # the ONNX exporter cannot convert most operations on the complex spectrum
+        if torch.compiler.is_exporting() or not _is_faster(self, "fft"):
             return super().product(x)
         return self._convolve(x)
 
@@ -260,8 +261,9 @@ class SimplexCirculantProjection(UnitCirculantProjection):
         spectrum = super()._spectrum(dtype)
         if self.head_dim == 1:
             return spectrum
-        mean = torch.arange(spectrum.shape[-1], device=spectrum.device) == 0
-        return simplex_scale(self.head_dim) * spectrum.masked_fill(mean, 0)
+        others = torch.arange(spectrum.shape[-1], device=spectrum.device) > 0
+        # a product, because ONNX cannot replace entries of a complex tensor
+        return simplex_scale(self.head_dim) * spectrum * others
 
 
 PROJECTIONS: dict[str, type[Projection]] = {

@@ -8,8 +8,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from stringlib.attention.weights import Factors, PositionWeight, copies
-from stringlib.precision import widest
+from stringlib.attention.weights import (
+    Factors,
+    PositionWeight,
+    copies,
+    longest,
+    token_positions,
+)
 from stringlib.spec import Count0, Positive, checked
 
 HIGHEST_DEGREE = 8  # of FallingWeight: float32 errors are then 1e-4 of the largest weight
@@ -48,14 +53,14 @@ class PolynomialWeight(PositionWeight):
             (c * s**k for k, c in enumerate(self.coefficients) if c), torch.zeros_like(s)
         ).tril()
 
-    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
         """Return (p + 1)m features per token; see ``PositionWeight.factors``.
 
         Raises:
             ValueError: If the sequence, together with the ``start`` earlier tokens, has more than
                 M + 1 tokens.
         """
-        self._require_reach(start + max(phi_q.shape[-2], phi_k.shape[-2]))
+        self._require_reach(longest(start, max(phi_q.shape[-2], phi_k.shape[-2])))
         i, j = (self._places(start, x.shape[-2], x.device) for x in (phi_q, phi_k))
         terms = range(len(self.coefficients))
         queries = torch.stack([self._taylor(r, 1 - i) for r in terms], -1)
@@ -85,10 +90,11 @@ class PolynomialWeight(PositionWeight):
         """
         return math.comb(len(self.coefficients) - 1, r) ** 0.5
 
-    def _places(self, start: int, count: int, device: torch.device | None = None) -> Tensor:
+    def _places(
+        self, start: int | Tensor, count: int, device: torch.device | None = None
+    ) -> Tensor:
         """Return i/M for the positions i from ``start`` on."""
-        positions = torch.arange(start, start + count, dtype=widest(device), device=device)
-        return positions / self.horizon
+        return token_positions(start, count, device) / self.horizon
 
     def _require_reach(self, length: int) -> None:
         if length - 1 > self.horizon:

@@ -25,7 +25,7 @@ from stringlib.attention.learned import (
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
-from stringlib.parts import FIXED, named, part, require_none_left
+from stringlib.parts import FIXED, make_part, named, reject_unused
 
 
 def _optimal(
@@ -113,7 +113,7 @@ def make_features(
         ValueError: If no feature map has this name, or if it does not accept ``num_features``.
     """
     options = {} if num_features is None else {"num_features": num_features}
-    offered = {"head_dim": head_dim, "heads": heads, "generator": generator}
-    made: FeatureMap = part("name", name, FEATURES, offered, options)
-    require_none_left(options, {"name": FEATURES})
+    context = {"head_dim": head_dim, "heads": heads, "generator": generator}
+    made: FeatureMap = make_part("name", name, FEATURES, context, options)
+    reject_unused(options, {"name": FEATURES})
     return made

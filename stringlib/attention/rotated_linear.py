@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,7 @@ from stringlib.attention.linear import (
     CONSTANT,
     attend,
     moderate_rows,
+    packed,
     prepared,
     require_fitting,
     require_no_signs,
@@ -18,7 +21,7 @@ from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import all_eager, any_eager
 from stringlib.precision import largest_exponent, without_autocast
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, Indices, checked
 
 LARGEST = 1e4
 """Largest output that :func:`rotated_linear_attention` accepts, as a multiple of the values.
@@ -42,6 +45,8 @@ def rotated_linear_attention(
     mode: str | None = None,
     key_scale: Floats[Tensor, "...? heads? keys"] | None = None,
     key_mask: Tensor | None = None,
+    document_ids: Indices[Tensor, "...? keys"] | None = None,
+    key_positions: Tensor | Phases | None = None,
 ) -> Tensor:
     r"""Return the output of linear attention whose features are rotated by their positions.
 
@@ -62,13 +67,13 @@ def rotated_linear_attention(
     its output is 0.
 
     To rotate before the feature map, :eq:`eq-rotation-before`, apply the feature map to encoded
-    queries and keys, and call :func:`~stringlib.attention.linear.linear_attention`
-    with these features.
+    queries and keys, and call :func:`~stringlib.attention.linear.linear_attention` with these
+    features.
 
     Args:
         phi_q: Features of the queries, ``(..., heads, seq, m)``.
-        phi_k: Features of the keys, of the same shape.
-        v: Values, ``(..., heads, seq, d_v)``.
+        phi_k: Features of the keys, ``(..., heads, keys, m)``.
+        v: Values, ``(..., heads, keys, d_v)``.
         encoder: A rotary encoder whose ``head_dim`` is the number m of features.
         positions: ``(..., seq, coord_dim)``, or the
             :class:`~stringlib.encoders.rotary.Phases` of the encoder at these positions.
@@ -77,10 +82,16 @@ def rotated_linear_attention(
             :eq:`eq-rotation-decay`. Default: None, the constant weight 1.
         causal: If True, query i attends only to the keys 0 … i. Default: False.
         numerator_only: If True, only the features of the numerator are rotated. Default: False.
-        mode: How to compute the sums, as for ``linear_attention``.
+        mode: How to compute the sums, as for
+            :func:`~stringlib.attention.linear.linear_attention`.
         key_scale: Logarithms of factors that were divided out of ``phi_k``, as for
-            ``linear_attention``.
-        key_mask: False for keys that are padding, as for ``linear_attention``.
+            :func:`~stringlib.attention.linear.linear_attention`.
+        key_mask: False for keys that are padding, as for
+            :func:`~stringlib.attention.linear.linear_attention`.
+        document_ids: The documents of packed sequences, ``(..., keys)``, as for
+            :func:`~stringlib.attention.linear.linear_attention`.
+        key_positions: Positions of the keys, or their phases, if they differ from those of the
+            queries. Default: ``positions``.
 
     Returns:
         Outputs, ``(..., heads, seq, d_v)``, in the dtype of ``v``; sums are computed in float32 or
@@ -101,17 +112,25 @@ def rotated_linear_attention(
             f"weight must have a denominator for rotated features, got {type(weight).__name__}. "
             "Rotate queries and keys before the feature map instead."
         )
+    packing: dict[str, Any] = {}
+    if document_ids is not None:
+        packing["documents"] = packed(phi_q, phi_k, document_ids)
     with without_autocast(v):
         # rows are scaled, because positive and negative terms may cancel to a very small sum
         q, k, u, key_scale = prepared(moderate_rows(phi_q), phi_k, v, key_scale, key_mask)
-        rotated_q, rotated_k = encoder(q, k, positions)
+        if key_positions is None:
+            rotated_q, rotated_k = encoder(q, k, positions)
+        else:
+            rotated_q, rotated_k = encoder(q, k, positions, key_positions)
         if not numerator_only:
-            out, _ = attend(rotated_q, rotated_k, u, weight, causal, mode=mode, key_scale=key_scale)
+            scaled = {"mode": mode, "key_scale": key_scale, **packing}
+            out, _ = attend(rotated_q, rotated_k, u, weight, causal, **scaled)
             return out.to(v.dtype)
         require_no_signs(q, k, u, None)
         ones = torch.ones_like(u[..., :1])
-        above = weight.sums(rotated_q, rotated_k, u, key_scale, causal=causal, mode=mode)
-        below = weight.sums(q, k, ones, key_scale, causal=causal, mode=mode)
+        options = {"causal": causal, "mode": mode, **packing}
+        above = weight.sums(rotated_q, rotated_k, u, key_scale, **options)
+        below = weight.sums(q, k, ones, key_scale, **options)
         # a denominator 0 means that no key shares a feature with the query; the numerator is then
         # the effect of the rotation or of rounding alone
         rotated = above.sums.masked_fill(below.sums == 0, 0)

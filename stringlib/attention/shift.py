@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.weights import LinearState
+from stringlib.documents import documents_of
 from stringlib.inputs import per_head
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, Indices, checked
 
 
 class ShiftedState(NamedTuple):
@@ -64,6 +65,8 @@ class KeyShift(nn.Module):
         k: Floats[Tensor, "... self.heads n d"],
         before: Floats[Tensor, "... self.heads 1 d"] | None = None,
         key_mask: Tensor | None = None,
+        *,
+        document_ids: Indices[Tensor, "...? n"] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the mixed keys, and the last key before mixing.
 
@@ -73,6 +76,9 @@ class KeyShift(nn.Module):
                 Default: None, a key of 0.
             key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. A key of padding
                 is replaced by 0.
+            document_ids: Integers that increase from document to document, ``(..., seq)``. The
+                previous key of the first token of a document is 0; that of the first token of all
+                is ``before``. Default: None, one document.
 
         Returns:
             Mixed keys, in the shape and dtype of ``k``, and the last key before mixing,
@@ -91,5 +97,9 @@ class KeyShift(nn.Module):
         if before is None:
             before = k.new_zeros(*k.shape[:-2], 1, k.shape[-1])
         own = torch.cat([before.to(k.dtype), k], -2)
+        previous = own[..., :-1, :]
+        if document_ids is not None:
+            starts = documents_of(k, document_ids).starts
+            previous = previous.masked_fill(starts[..., None, :, None], 0)
         share = self.logit.sigmoid()[:, None, None].to(k.dtype)
-        return torch.lerp(k, own[..., :-1, :], share), own[..., -1:, :]
+        return torch.lerp(k, previous, share), own[..., -1:, :]

@@ -14,6 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.core import AttentionCore, rotated
+from stringlib.documents import Documents, apart
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import (
@@ -22,7 +23,7 @@ from stringlib.inputs import (
     in_torch_func,
     per_head,
 )
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, Indices, Share, checked, require
 
 
 @checked
@@ -34,6 +35,9 @@ def softmax_attention(
     causal: bool = False,
     *,
     key_mask: Tensor | None = None,
+    window: int | None = None,
+    dropout: Share = 0.0,
+    document_ids: Indices[Tensor, "...? keys"] | None = None,
 ) -> Tensor:
     r"""Return the output of softmax attention for given queries, keys and values.
 
@@ -54,6 +58,16 @@ def softmax_attention(
             There cannot be more queries than keys. Default: False.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``. Keys
             and values of padding are ignored, even if they are NaN. Default: None, no padding.
+        window: Number w of keys in the sliding window. A query attends only to keys at a distance
+            below w: with ``causal`` to the key at its own position and the w − 1 keys before it,
+            otherwise to those and the w − 1 keys after it. As with ``causal``, the queries are the
+            last of the tokens. The matrix of all logits is still computed. Default: None, no
+            window.
+        dropout: Probability p of setting an attention weight to 0; the other weights are divided by
+            1 − p. Default: 0, no dropout.
+        document_ids: Integers that differ between the keys of different documents, ``(..., keys)``.
+            A query attends only to keys of its own document; the queries are the last of the
+            tokens. The mask for this costs n², also in memory. Default: None, one document.
 
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``q``. The output of a query that
@@ -67,14 +81,17 @@ def softmax_attention(
     """
     group = _group(q, k, v)
     n, keys = pairs = q.shape[-2], k.shape[-2]
-    if causal and n != keys:
+    if (causal or window is not None) and n != keys:
         if n > keys:
             raise ValueError(
-                f"k must have a key for each of the {n} queries of q when causal, "
+                f"k must have a key for each of the {n} queries of q when causal or with a window, "
                 f"got shape {tuple(k.shape)}"
             )
-        causal = n > 1  # the last token attends to all keys
+        causal = causal and n > 1  # the last token attends to all keys
+    if window is not None and not torch.compiler.is_exporting() and keys <= window:
+        window = None  # no key is farther away
     masked = bias is not None or key_mask is not None or (causal and n != keys)
+    masked = masked or window is not None or document_ids is not None
     if group > 1 and masked:
         # not every device has a fused kernel for grouped heads with a mask
         k, v = (x.repeat_interleave(group, -3) for x in (k, v))
@@ -92,11 +109,18 @@ def softmax_attention(
     if key_mask is not None:
         hidden = ~per_head(key_mask, (*lead, pairs[1]), q.device)[..., None, :]
         k, v = (x.masked_fill(hidden.mT, 0) for x in (k, v))  # 0 · NaN is NaN
+    if document_ids is not None:
+        others = apart(document_ids[..., keys - n :], document_ids)
+        hidden = others if hidden is None else hidden | others
     if causal and masked:
         # the kernel takes a mask or is_causal, not both, and is_causal aligns the first tokens. The
         # mask is not made from q, because under vmap this would make one mask for each batch entry.
         later = torch.ones(pairs, dtype=torch.bool, device=q.device).triu(keys - n + 1)
         hidden, causal = later if hidden is None else hidden | later, False
+    if window is not None:
+        far = torch.ones(pairs, dtype=torch.bool, device=q.device)
+        far = far.tril(keys - n - window) | far.triu(keys - n + window)
+        hidden = far if hidden is None else hidden | far
     mask = None if hidden is None else ~hidden
     if bias is not None:
         if not expands(bias.shape[:-2], lead):
@@ -120,11 +144,15 @@ def softmax_attention(
         mask = mask[None]
     # The fused kernel cannot compute the gradient of a mask, and inside vmap PyTorch does not
     # notice that this gradient is needed. Forward-mode derivatives are missing too.
-    plain = (mask is not None and in_torch_func()) or forward_ad._current_level >= 0
+    plain = ((mask is not None or dropout) and in_torch_func()) or forward_ad._current_level >= 0
     with sdpa_kernel(SDPBackend.MATH) if plain else nullcontext():
         out = scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=group > 1
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=group > 1
         )
+    if torch.compiler.is_exporting():
+        # the kernels return different strides, and the ONNX exporter changes the kernel afterwards;
+        # a clone, because contiguous() is left out of the program for the first kernel
+        out = out.clone(memory_format=torch.contiguous_format)
     # autocast may have computed in another dtype
     return out.view(*lead[:-1], *out.shape[-3:]).to(q.dtype)
 
@@ -144,6 +172,11 @@ class SoftmaxAttention(AttentionCore):
             logits; or None.
         causal: If True, a token attends only to itself and to earlier tokens.
         grid: ``(rows, columns)`` of an image, whose positions are the default.
+        window: Number of tokens in the sliding window, as for :func:`softmax_attention`. The cache
+            keeps all tokens, of which new tokens read those in their windows. Default: None, no
+            window.
+        dropout: Dropout of the attention weights in training, as for :func:`softmax_attention`.
+            Default: 0, no dropout.
 
     Example:
         >>> from stringlib import RoPE
@@ -161,9 +194,13 @@ class SoftmaxAttention(AttentionCore):
         *,
         causal: bool = False,
         grid: tuple[int, int] | None = None,
+        window: int | None = None,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__(causal, grid)
-        self.encoder, self.roll = encoder, None
+        require("window", window, int | None)
+        require("dropout", dropout, Share)
+        self.encoder, self.roll, self.window, self.dropout = encoder, None, window, dropout
         self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
         self.kind = self._description()
 
@@ -172,12 +209,22 @@ class SoftmaxAttention(AttentionCore):
         return f"softmax{super()._description()}"
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, at: Any, tokens: Any, key_mask: Any, state: Any
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        at: Any,
+        key_at: Any,
+        tokens: Any,
+        key_mask: Any,
+        state: Any,
+        documents: Documents | None = None,
     ) -> tuple[Tensor, KeyValueCache | None]:
         """Rotate queries and keys or add the bias, and attend to the tokens of the cache too."""
         if at is not None:
-            q, k = rotated(self.encoder, q, k, at, whole=False)
+            q, k = rotated(self.encoder, q, k, at, key_at, whole=False)
         before, cache = 0, None
+        document_ids = None if documents is None else documents.of_keys
         if self.causal:
             if key_mask is not None:
                 key_mask = per_head(key_mask, q.shape[:-1], q.device).expand(q.shape[:-1])
@@ -186,7 +233,31 @@ class SoftmaxAttention(AttentionCore):
             else:
                 before, cache = state.length, state.extended(k, v, key_mask)
             k, v, key_mask = cache.keys, cache.values, cache.mask
+            window = self.window
+            if window is not None and before >= window and not torch.compiler.is_exporting():
+                # the first of the new tokens attends to the window - 1 tokens before it
+                start = before - window + 1
+                k, v = k[..., start:, :], v[..., start:, :]
+                key_mask = None if key_mask is None else key_mask[..., start:]
+                document_ids = None if document_ids is None else document_ids[..., start:]
+                before = window - 1
         bias = None
         if isinstance(self.encoder, RelativeBias):
-            bias = self.encoder(q.shape[-2], k.shape[-2], offset=before)
-        return softmax_attention(q, k, v, bias, self.causal, key_mask=key_mask), cache
+            n, keys = q.shape[-2], k.shape[-2]
+            bias = self.encoder(num_queries=n, num_keys=keys, offset=before)
+        out = softmax_attention(
+            q,
+            k,
+            v,
+            bias,
+            self.causal,
+            key_mask=key_mask,
+            window=self.window,
+            dropout=self.dropout if self.training else 0.0,
+            document_ids=document_ids,
+        )
+        return out, cache
+
+    def _shortened(self, state: KeyValueCache, length: int) -> KeyValueCache:
+        """Return the state of the last tokens alone."""
+        return state.last(length)

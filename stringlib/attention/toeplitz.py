@@ -14,6 +14,7 @@ from stringlib.attention.weights import (
     WeightedSums,
     common_scale,
 )
+from stringlib.documents import Documents
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.inputs import all_eager, common_shape
 from stringlib.kernels.fft import toeplitz_sizes
@@ -105,7 +106,7 @@ class ToeplitzWeight(PositionWeight):
             n: Number of tokens.
         """
         # a query at position n - 1 and keys at 0 … 2n - 2 have all distances, n - 1 … 1 - n
-        return cls(bias(1, 2 * n - 1, offset=n - 1).squeeze(1))
+        return cls(bias(num_queries=1, num_keys=2 * n - 1, offset=n - 1).squeeze(1))
 
     @checked
     def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
@@ -130,6 +131,7 @@ class ToeplitzWeight(PositionWeight):
         causal: bool,
         mode: str | None = None,
         state: LinearState | None = None,
+        documents: Documents | None = None,
     ) -> WeightedSums:
         """Return the weighted sums up to a factor per query; see ``PositionWeight.sums``.
 
@@ -158,6 +160,13 @@ class ToeplitzWeight(PositionWeight):
             return WeightedSums(phi_q @ (phi_k.mT @ u), None, None)
         dtype = u.dtype
         bias = bias.to(at_least_float32(bias.dtype))
+        if documents is not None:
+            if mode == "fft" or bias.ndim > 2:
+                raise ValueError(
+                    "document_ids must be None for a ToeplitzWeight of a grid or with mode='fft', "
+                    f"got some for a bias of shape {tuple(bias.shape)} and mode={mode!r}"
+                )
+            return _sums_by_document(phi_q, phi_k, u, key_scale, bias, causal, documents)
         if mode is None:
             m, width = phi_q.shape[-1], u.shape[-1]
             short = torch.compiler.is_exporting() or n * (m + width) <= CROSSOVER * m * width
@@ -205,6 +214,38 @@ class ToeplitzWeight(PositionWeight):
         if torch.compiler.is_exporting():  # a slice would fix the length of an exported program
             return self.bias.index_select(1, torch.arange(first, end, device=self.bias.device))
         return self.bias[:, first:end]
+
+
+def _sums_by_document(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    u: Tensor,
+    key_scale: Tensor | None,
+    bias: Tensor,
+    causal: bool,
+    documents: Documents,
+) -> WeightedSums:
+    """Return the sums of packed documents, from the whole n × n matrix.
+
+    The logarithms of the weights of each query are shifted by their maximum over the keys whose
+    product with the query is not 0.
+    """
+    scores, hidden = phi_q @ phi_k.mT, documents.apart()
+    if causal:
+        hidden = hidden | torch.ones_like(hidden).triu(1)
+    logits = toeplitz(bias, 1)
+    common: Tensor | None = None
+    if key_scale is not None:
+        common = common_scale(key_scale, causal, documents=documents)
+        # difference of the scales first: added to a large scale, a bias would lose digits
+        logits = logits + (key_scale.unsqueeze(-2) - common.unsqueeze(-1))
+    logits = torch.where(hidden | (scores.detach() == 0), -math.inf, logits)
+    largest = logits.detach().amax(-1, keepdim=True)
+    largest = largest.masked_fill(largest == -math.inf, 0)  # all products are 0
+    weights = (logits - largest).exp().to(scores.dtype)
+    scale = largest.squeeze(-1).to(u.dtype)
+    scale = scale if common is None else scale + common
+    return WeightedSums((scores * weights) @ u, scale, None)
 
 
 def _is_near(logs: Tensor, dtype: torch.dtype) -> bool:

@@ -16,16 +16,19 @@ a further decay.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from stringlib.derived import Derived
-from stringlib.inputs import common_shape, expands
-from stringlib.kernels.recurrence import MODES, causal_sums
-from stringlib.precision import LEAST
+from stringlib.documents import Documents
+from stringlib.inputs import can_inspect, common_shape, expands, in_torch_func
+from stringlib.kernels.recurrence import MODES, PLAIN_CHUNK, causal_sums, in_chunks
+from stringlib.precision import LEAST, widest
 from stringlib.spec import Count0, checked
 
 
@@ -149,14 +152,15 @@ class PositionWeight(Derived, ABC):
             ``(..., heads, num_queries, num_keys)``.
         """
 
-    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors | None:
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors | None:
         """Return the weighted similarity as a product of features.
 
         Args:
             phi_q: Features of the queries, ``(..., heads, n, m)``.
             phi_k: Features of the keys, ``(..., heads, keys, m)``.
             start: Number of earlier tokens, which is the position of the first query and key.
-                Default: 0.
+                Token t has position ``start + t``. For packed documents, whose positions restart
+                at 0, it is one number per token, ``(..., 1, n)``. Default: 0.
 
         Returns:
             :class:`Factors`, or None if the weight has only a matrix, as in the base class.
@@ -173,6 +177,7 @@ class PositionWeight(Derived, ABC):
         causal: bool,
         mode: str | None = None,
         state: LinearState | None = None,
+        documents: Documents | None = None,
     ) -> WeightedSums:
         r"""Return the weighted sums of all queries, each divided by a factor that is returned too.
 
@@ -188,6 +193,8 @@ class PositionWeight(Derived, ABC):
             causal: If True, query i attends only to the keys 0 … i.
             mode: How to compute the sums. None (default) chooses for speed.
             state: The state after the earlier tokens; only if causal. Default: None.
+            documents: The documents of packed sequences, which do not attend to each other.
+                Default: None, one document.
         """
         self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:
@@ -195,24 +202,32 @@ class PositionWeight(Derived, ABC):
         lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2], u.shape[:-2])
         if causal and phi_k.shape[:-2] != lead:
             phi_k = phi_k.expand(*lead, *phi_k.shape[-2:])
-        start = 0 if state is None else state.length
+        earlier = 0 if state is None else state.length
+        start = earlier if documents is None else documents.offsets.unsqueeze(-2)
         factors = self.factors(phi_q, phi_k, start)
         if factors is None:
-            return self._dense_sums(phi_q, phi_k, u, key_scale, causal, mode, state)
+            return self._dense_sums(phi_q, phi_k, u, key_scale, causal, mode, state, documents)
         if mode not in (None, *MODES):
             raise ValueError(f"mode must be None or one of {MODES}, got {mode!r}")
         q, k, log_decay = factors
         largest = None if state is None else state.log_scale
         common = None
         if key_scale is not None:
-            common = common_scale(key_scale, causal, largest)
+            common = common_scale(key_scale, causal, largest, documents)
             k = k * (key_scale - common).exp()[..., None]
             if causal:
                 further = shrinking(common, largest)[..., None]
                 log_decay = further if log_decay is None else log_decay + further
                 largest = common[..., -1]
         if not causal:
+            if documents is not None:
+                scores = (q @ k.mT).masked_fill(documents.apart(), 0)
+                return WeightedSums(scores @ u, common, None)
             return WeightedSums(_sums_over_all(q, k, u, mode), common, None)
+        if documents is not None:
+            # the state is forgotten before the first token of each further document
+            kept = u.new_zeros(()) if log_decay is None else log_decay
+            log_decay = torch.where(documents.starts[..., None, :, None], -math.inf, kept)
         before = None
         if state is not None:
             before = state.sums.to(u.dtype)
@@ -220,7 +235,7 @@ class PositionWeight(Derived, ABC):
         if log_decay is not None:
             log_decay = log_decay.to(u.dtype)
         found, after = causal_sums(q, k, u, log_decay, mode, before)
-        length = start + u.shape[-2]
+        length = earlier + u.shape[-2]
         return WeightedSums(found, common, LinearState(after, largest, length))
 
     def _dense_sums(
@@ -232,12 +247,16 @@ class PositionWeight(Derived, ABC):
         causal: bool,
         mode: str | None,
         state: LinearState | None,
+        documents: Documents | None = None,
     ) -> WeightedSums:
         self._require_plain(mode, state)
-        scores = (phi_q @ phi_k.mT) * self.matrix(phi_q.shape[-2], phi_k.shape[-2]).to(phi_q)
+        matrix = self.matrix(phi_q.shape[-2], phi_k.shape[-2]).to(phi_q)
+        if documents is not None:
+            matrix = _by_document(matrix, documents)
+        scores = (phi_q @ phi_k.mT) * matrix
         common = None
         if key_scale is not None:
-            common = common_scale(key_scale, causal)
+            common = common_scale(key_scale, causal, documents=documents)
             # clamped, because the factor of a later key, which tril removes, could overflow
             shares = (key_scale[..., None, :] - common[..., :, None]).clamp(max=0).exp()
             scores = scores * shares
@@ -276,7 +295,7 @@ class ConstantWeight(PositionWeight):
         """Return ones, ``(num_queries, num_keys)``."""
         return torch.ones(num_queries, num_keys)
 
-    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int = 0) -> Factors:
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
         """Return the features unchanged."""
         return Factors(phi_q, phi_k)
 
@@ -286,13 +305,52 @@ def copies(phi: Tensor, table: Tensor) -> Tensor:
 
     Args:
         phi: Features, ``(..., heads, seq, m)``.
-        table: The factor of each token in each copy, ``(seq, copies)``, in any dtype.
+        table: The factor of each token in each copy, ``(seq, copies)``, or with leading dimensions
+            that broadcast with those of ``phi``; in any dtype.
 
     Returns:
         The copies side by side, ``(..., heads, seq, copies * m)``, in the dtype of ``phi``.
     """
     # (seq, copies, 1) times (..., heads, seq, 1, m)
     return (table.to(phi.dtype).unsqueeze(-1) * phi.unsqueeze(-2)).flatten(-2)
+
+
+def token_positions(start: int | Tensor, count: int, device: torch.device | None = None) -> Tensor:
+    """Return the positions of tokens in the widest dtype, ``(count,)`` or ``(..., 1, count)``.
+
+    Args:
+        start: As for :meth:`PositionWeight.factors`.
+        count: Number of tokens.
+        device: Device of the result. Default: the default device of torch.
+    """
+    if isinstance(start, Tensor):
+        return start + torch.arange(count, dtype=widest(device), device=device)
+    return torch.arange(start, start + count, dtype=widest(device), device=device)
+
+
+def longest(start: int | Tensor, count: int) -> int:
+    """Return the largest position plus 1; 0 for packed documents that cannot be inspected.
+
+    The arguments are those of :func:`token_positions`.
+    """
+    if not isinstance(start, Tensor):
+        return start + count
+    if not start.numel() or not can_inspect(start) or in_torch_func():
+        return 0
+    return int(token_positions(start, count, start.device).max()) + 1
+
+
+def _by_document(matrix: Tensor, documents: Documents) -> Tensor:
+    """Return the weights of a matrix at the positions of packed documents, 0 between them.
+
+    Args:
+        matrix: w(i, j), ``(..., n, n)``.
+        documents: The documents.
+    """
+    at = documents.positions.unsqueeze(-2)
+    pairs = (*common_shape(matrix.shape[:-2], at.shape[:-1]), *matrix.shape[-2:])
+    rows = matrix.expand(pairs).gather(-2, at[..., :, None].expand(pairs))
+    return rows.gather(-1, at[..., None, :].expand(pairs)).masked_fill(documents.apart(), 0)
 
 
 def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
@@ -308,25 +366,73 @@ def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
     return q @ (u.mT @ k).mT
 
 
-def common_scale(key_scale: Tensor, causal: bool, before: Tensor | None = None) -> Tensor:
+def common_scale(
+    key_scale: Tensor,
+    causal: bool,
+    before: Tensor | None = None,
+    documents: Documents | None = None,
+) -> Tensor:
     """Return c, the largest scale of the keys to which each query attends.
 
     Args:
         key_scale: The logarithms s, ``(..., n)`` with n ≥ 1; −∞ for padding.
         causal: If True, query i attends only to the keys 0 … i.
         before: c after the earlier tokens, ``(...)``. Default: None, there are none.
+        documents: The documents of packed sequences. Default: None, one document.
 
     Returns:
         The running maximum, ``(..., n)``, if causal, and otherwise the maximum over all keys,
-        ``(..., 1)``. It is −1e30 where all scales are −∞.
+        ``(..., 1)``. For packed documents it is the maximum within a document, ``(..., n)``. It is
+        −1e30 where all scales are −∞.
     """
     key_scale = key_scale.detach()  # a common factor cancels, so it needs no gradient
+    if documents is not None:
+        if causal:
+            return _maximum_in_documents(key_scale, before, documents).clamp(min=LEAST)
+        own = key_scale.unsqueeze(-2).masked_fill(documents.apart(), -math.inf)
+        return own.amax(-1).clamp(min=LEAST)
     if not causal:
         return key_scale.amax(-1, keepdim=True).clamp(min=LEAST)
     if before is not None and key_scale.shape[-1] == 1:  # one token: no running maximum
         return torch.maximum(key_scale, before[..., None].to(key_scale.dtype))
-    common = key_scale.cummax(-1).values.clamp(min=LEAST)
+    common = _running_maximum(key_scale).clamp(min=LEAST)
     return common if before is None else torch.maximum(common, before[..., None].to(common.dtype))
+
+
+def _running_maximum(x: Tensor) -> Tensor:
+    """Return the maximum of each entry and all earlier ones along the last dimension."""
+    if not torch.compiler.is_exporting():
+        return x.cummax(-1).values
+    # ONNX has no running maximum. In two levels, because one matrix would have n² entries.
+    (chunks,) = in_chunks(PLAIN_CHUNK, x.unsqueeze(-1))
+    chunks = chunks.squeeze(-1)
+    within = _largest_before(chunks, 1)
+    before = _largest_before(chunks.amax(-1), 0)
+    return torch.maximum(within, before.unsqueeze(-1)).flatten(-2)[..., : x.shape[-1]]
+
+
+def _largest_before(x: Tensor, own: int) -> Tensor:
+    """Return the maximum of all earlier entries, and of the entry itself if ``own`` is 1."""
+    n = x.shape[-1]
+    later = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(own)
+    return x.unsqueeze(-2).masked_fill(later, -torch.inf).amax(-1)
+
+
+def _maximum_in_documents(key_scale: Tensor, before: Tensor | None, documents: Documents) -> Tensor:
+    """Return the running maximum, ``(..., n)``, which restarts in each document.
+
+    The arguments are those of :func:`common_scale`.
+    """
+    number, n = documents.numbers.unsqueeze(-2), key_scale.shape[-1]
+    if before is not None:  # like a first key of the first document
+        key_scale = torch.cat([before[..., None].to(key_scale.dtype), key_scale], -1)
+        number = pad(number, (1, 0))
+    # Each key gets an integer by which keys are ordered first by document and then by scale. So the
+    # running maximum of these integers never refers to an earlier document.
+    ordered, order = key_scale.sort(-1)
+    count = key_scale.shape[-1]
+    top = (number * count + order.argsort(-1)).cummax(-1).values % count
+    return ordered.expand(top.shape).gather(-1, top)[..., -n:]
 
 
 def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:

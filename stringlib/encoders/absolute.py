@@ -105,17 +105,17 @@ class LearnedAbsolute(nn.Module):
         Raises:
             ValueError: If, on the CPU, a position has no row.
         """
-        places = positions[..., 0]
-        rows = places.long()
-        if places.is_floating_point():
-            rows = torch.where(rows == places, rows, -1)  # no integer: the lookup raises at −1
+        coordinates = positions[..., 0]
+        rows = coordinates.long()
+        if coordinates.is_floating_point():
+            rows = torch.where(rows == coordinates, rows, -1)  # no integer: the lookup raises at −1
         try:
             return _add(x, nn.functional.embedding(rows, self.weight))
         except IndexError:
             known = (rows >= 0) & (rows < self.num_positions)
             raise ValueError(
                 f"positions must be integers from 0 to {self.num_positions - 1}, because the table "
-                f"has {self.num_positions} rows, got {places[~known][0].item():g}"
+                f"has {self.num_positions} rows, got {coordinates[~known][0].item():g}"
             ) from None
 
     def extra_repr(self) -> str:

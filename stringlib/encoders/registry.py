@@ -15,7 +15,7 @@ from stringlib.encoders.reflection import ReflectionSTRING
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rope import AxialRoPE, RoPE
 from stringlib.encoders.rotary import RotaryEncoder
-from stringlib.parts import named, part, require_known_options
+from stringlib.parts import make_part, named, require_known_options
 from stringlib.spec import checked
 
 ENCODERS: dict[str, Callable[..., RotaryEncoder]] = {
@@ -70,8 +70,8 @@ def make_encoder(
         >>> make_encoder("mixed", head_dim=64, coord_dim=2, heads=6)
         MixedRoPE(head_dim=64, coord_dim=2, heads=6, base=10)
     """
-    offered = {"head_dim": head_dim, "coord_dim": coord_dim, "heads": heads}
-    made: RotaryEncoder = part("name", name, ENCODERS, offered, options)
+    context = {"head_dim": head_dim, "coord_dim": coord_dim, "heads": heads}
+    made: RotaryEncoder = make_part("name", name, ENCODERS, context, options)
     require_known_options(f"encoder {name!r}", options, named(ENCODERS[name]))
     if made.coord_dim != coord_dim:
         raise ValueError(
@@ -97,7 +97,7 @@ def make_bias(name: str, heads: int, *, causal: bool = False, **options: Any) ->
         TypeError: If the class does not accept an option.
         ValueError: If the name is unknown.
     """
-    offered = {"heads": heads, "causal": causal, "bidirectional": not causal}
-    made: RelativeBias = part("name", name, BIASES, offered, options)
+    context = {"heads": heads, "causal": causal, "bidirectional": not causal}
+    made: RelativeBias = make_part("name", name, BIASES, context, options)
     require_known_options(f"relative bias {name!r}", options, named(BIASES[name]))
     return made

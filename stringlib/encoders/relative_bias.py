@@ -59,6 +59,8 @@ class RelativeBias(Derived):
             ``(heads, num_queries, num_keys)``, in the dtype and on the device of the module.
         """
         tensors = (*self.parameters(), *self.buffers())
+        if getattr(self, "_is_replica", False):  # of nn.DataParallel: parameters are attributes
+            tensors += tuple(x for x in vars(self).values() if isinstance(x, Tensor))
         device = tensors[0].device if tensors else None  # a subclass may have no tensors
         line = self.at(torch.arange(offset - num_keys, offset + num_queries, device=device))
         query = torch.arange(num_keys, num_keys + num_queries, device=device)

@@ -68,6 +68,10 @@ class Phases(NamedTuple):
             moved = self.cos_sin.to(moved.device, torch.float32)
         return Phases(moved, None if self.basis is None else self.basis.to(moved))
 
+    def detach(self) -> Phases:
+        """Return the phases without gradients, as hooks expect of what a module is called with."""
+        return Phases(self.cos_sin.detach(), None if self.basis is None else self.basis.detach())
+
 
 class RotaryEncoder(RotaryForm):
     r"""Base of all encoders of the form :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
@@ -103,7 +107,7 @@ class RotaryEncoder(RotaryForm):
 
         Args:
             x: Vectors, ``(..., heads, seq, head_dim)``.
-            basis: P, if it is already computed. Default: ``basis()``.
+            basis: P, if it is already computed. Default: ``self.basis()``.
         """
         return x @ (self.basis() if basis is None else basis).to(x.dtype)
 
@@ -112,7 +116,7 @@ class RotaryEncoder(RotaryForm):
 
         Args:
             x: Vectors, ``(..., heads, seq, head_dim)``.
-            basis: P, if it is already computed. Default: ``basis()``.
+            basis: P, if it is already computed. Default: ``self.basis()``.
         """
         return x @ (self.basis() if basis is None else basis).to(x.dtype).mT
 
@@ -199,7 +203,9 @@ class RotaryEncoder(RotaryForm):
         positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
     ) -> Tensor:
         """Return R(r)x, in the dtype of ``x``."""
-        phases = self._fitting("x", x, "positions", positions).to(at_least_float32(x.dtype))
+        phases, exact = self._fitting("x", x, "positions", positions), at_least_float32(x.dtype)
+        if phases.cos_sin.dtype != exact:
+            phases = phases.to(exact)
         with without_autocast(x):
             return self._encode(x, phases, whole=True)
 

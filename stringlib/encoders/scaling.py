@@ -65,8 +65,8 @@ def ntk_aware(frequencies: Floats[Tensor, "heads pairs 1"], scale: Scale) -> Ten
     """
     _require_two_pairs(frequencies, "NTK-aware scaling")
     pairs = frequencies.shape[1]
-    place = torch.arange(pairs, device=frequencies.device)
-    return widen(frequencies) * float(scale) ** -(widen(place)[:, None] / (pairs - 1))
+    index = torch.arange(pairs, device=frequencies.device)
+    return widen(frequencies) * float(scale) ** -(widen(index)[:, None] / (pairs - 1))
 
 
 @checked
@@ -161,8 +161,8 @@ def yarn_by_index(
     if truncate:
         first, last = first.floor(), last.ceil()
     first, last = first.clamp(min=0), last.clamp(max=2 * pairs - 1)
-    place = widen(torch.arange(pairs, device=wide.device))[:, None]
-    ramp = ((place - first) / torch.where(last == first, 1e-3, last - first)).clamp(0, 1)
+    index = widen(torch.arange(pairs, device=wide.device))[:, None]
+    ramp = ((index - first) / torch.where(last == first, 1e-3, last - first)).clamp(0, 1)
     return wide * (1 - ramp + ramp / scale)
 
 
@@ -277,8 +277,8 @@ class DynamicNTK(Derived):
         longest = torch.maximum(self.longest, length)
         self.longest.copy_(torch.where(length < self.length, self.length, longest))
         stretch = self.scale * widen(self.longest) / self.length - self.scale + 1
-        place = torch.arange(frequencies.shape[-2], device=frequencies.device)
-        return frequencies * stretch ** -(widen(place)[:, None] / (len(place) - 1)), scale
+        index = torch.arange(frequencies.shape[-2], device=frequencies.device)
+        return frequencies * stretch ** -(widen(index)[:, None] / (len(index) - 1)), scale
 
     def extra_repr(self) -> str:
         """Return the arguments that ``repr`` shows."""

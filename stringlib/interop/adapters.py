@@ -396,7 +396,7 @@ class Rotated(nn.Module):
 
         The result of such a product is rotated.
         """
-        turning = self.linear.weight.as_subclass(_TurningWeight)
+        turning = self.linear.weight.as_subclass(_RotaryWeight)
         turning.module = self
         return turning
 
@@ -428,8 +428,8 @@ class Rotated(nn.Module):
         by_head = turning.unflatten(-1, (-1, encoder.heads, encoder.head_dim)).movedim(-4, -2)
         if positions.ndim > 2:  # add a dimension for groups of heads, which share the positions
             positions = positions.unsqueeze(-3)
-        turned = encoder.rotate(by_head, positions).movedim(-2, -4).flatten(-3)
-        return torch.cat([turned, rest], -1)
+        rotated = encoder.rotate(by_head, positions).movedim(-2, -4).flatten(-3)
+        return torch.cat([rotated, rest], -1)
 
     @torch.no_grad()
     def folded(self) -> Rotated:
@@ -505,14 +505,12 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     """
     safe_open: Any = import_module("safetensors").safe_open
     kinds = (RotaryTables, Rotated)
-    places = [name for name, each in model.named_modules() if isinstance(each, kinds)]
-    if not places:
+    names = [name for name, each in model.named_modules() if isinstance(each, kinds)]
+    if not names:
         raise ValueError(
             "model must contain a RotaryTables or a Rotated, got none. Exchange its encoders first."
         )
-    wanted = {
-        f"{place}.{key}" for place in places for key in model.get_submodule(place).state_dict()
-    }
+    wanted = {f"{name}.{key}" for name in names for key in model.get_submodule(name).state_dict()}
     saved: dict[str, Tensor] = {}
     of = "" if variant is None else f".{variant}"
     whole, index = f"model{of}.safetensors", Path(directory, f"model.safetensors.index{of}.json")
@@ -525,7 +523,7 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     for file in files:
         with safe_open(Path(directory, file), framework="pt") as tensors:
             keys = tensors.keys()
-            own = [key for key in keys if key.startswith(tuple(f"{place}." for place in places))]
+            own = [key for key in keys if key.startswith(tuple(f"{name}." for name in names))]
             saved |= {key: tensors.get_tensor(key) for key in own}
     if wanted != saved.keys():
         missing, left = sorted(wanted - saved.keys()), sorted(saved.keys() - wanted)
@@ -543,7 +541,7 @@ PRODUCTS = {"matmul", "mm", "addmm", "bmm", "baddbmm", "einsum", "tensordot", "_
 PRODUCTS |= {"__rmatmul__", "inner", "mv", "addmv", "dot"}
 
 
-class _TurningWeight(Tensor):
+class _RotaryWeight(Tensor):
     """Weight of a :class:`Rotated`; tokens projected with it are rotated.
 
     ``torch.nn.functional.linear`` with the whole weight rotates its result. Other products raise an
@@ -651,6 +649,6 @@ class PatchPositions:
                 )
             shapes, self.used = self.kept, True
         rows, columns = shapes.to(x.device).unsqueeze(-1).unbind(1)
-        place = torch.arange(x.shape[-2], device=x.device)
-        cells = torch.stack([place // columns, place % columns], -1)
-        return widen(cells * (place < rows * columns)[..., None])
+        index = torch.arange(x.shape[-2], device=x.device)
+        cells = torch.stack([index // columns, index % columns], -1)
+        return widen(cells * (index < rows * columns)[..., None])

@@ -184,20 +184,20 @@ class _Asked(NamedTuple):
             ValueError: If the change is neither LongRoPE nor dynamic NTK.
         """
         kind: Any = getattr(self.module, "rope_type", "")
-        told: Any = getattr(self.module, "config", None)
-        told = getattr(told, "rope_parameters", {})
+        config: Any = getattr(self.module, "config", None)
+        config = getattr(config, "rope_parameters", {})
         if self.layer_type is not None:
-            kind, told = kind[self.layer_type], told[self.layer_type]
+            kind, config = kind[self.layer_type], config[self.layer_type]
         told_length: Any = getattr(self.module, "original_max_seq_len", 1)
-        trained = (told or {}).get("original_max_position_embeddings") or told_length
+        trained = (config or {}).get("original_max_position_embeddings") or told_length
         beyond = max(FAR, 4 * int(trained))
         far = self.found(beyond)
         if far is not None and _same(far, near.encoder.frequencies(), near.scale):
             return None
         if far is not None and "dynamic" in kind:
-            longer: Beyond | DynamicNTK = DynamicNTK(told["factor"], int(told_length))
+            longer: Beyond | DynamicNTK = DynamicNTK(config["factor"], int(told_length))
         elif far is not None and kind == "longrope":
-            longer = Beyond(far.encoder, told["original_max_position_embeddings"], far.scale)
+            longer = Beyond(far.encoder, config["original_max_position_embeddings"], far.scale)
         else:
             raise self._unknown(kind)
         for last in (longer.length - 1, longer.length, beyond):
@@ -215,16 +215,18 @@ class _Asked(NamedTuple):
         )
 
     def _answer(self, module: nn.Module, positions: Tensor, dtype: torch.dtype) -> Any:
-        told = [] if self.layer_type is None else [self.layer_type]
+        layer_type = [] if self.layer_type is None else [self.layer_type]
         x = torch.zeros(1, len(positions), 1, dtype=dtype)
-        return module(x, self.way.shape(positions), *told)
+        return module(x, self.way.shape(positions), *layer_type)
 
 
 def _head_dim(module: nn.Module) -> float:
     """Return the channels per head according to the module's ``config``, or infinity if unknown."""
-    told: Any = getattr(module, "config", None)
-    width, heads = getattr(told, "hidden_size", None), getattr(told, "num_attention_heads", None)
-    return getattr(told, "head_dim", None) or (width // heads if width and heads else float("inf"))
+    config: Any = getattr(module, "config", None)
+    width = getattr(config, "hidden_size", None)
+    heads = getattr(config, "num_attention_heads", None)
+    divided = width // heads if width and heads else float("inf")
+    return getattr(config, "head_dim", None) or divided
 
 
 def _exact(measured: Tensor, module: nn.Module) -> Tensor:

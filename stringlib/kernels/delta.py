@@ -12,7 +12,8 @@ sequential.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import SymInt, Tensor
+from torch._higher_order_ops.scan import scan
 
 from stringlib.kernels.recurrence import chunk_size, decay_matrix, in_chunks, sum_of_later
 
@@ -57,11 +58,9 @@ def delta_sums(
         return q @ state, state
     if mode == "recurrent" or (mode is None and n == 1):
         return _token_by_token(q, k, v, beta, log_decay, state)
-    tokens = q, k, v, beta, log_decay
-    if torch.compiler.is_exporting():  # a loop would fix the number of chunks
-        q, k, v, beta, log_decay = (x.unsqueeze(-3) for x in tokens)
-    else:
-        q, k, v, beta, log_decay = in_chunks(chunk_size(v, CHUNK, mode), *tokens)
+    # an exported program is for chunks of one size, because n may be any number of tokens
+    size = chunk_size(v, CHUNK, None if torch.compiler.is_exporting() else mode)
+    q, k, v, beta, log_decay = in_chunks(size, q, k, v, beta, log_decay)
     out, state = _chunks(q, k, v, beta, log_decay, state)
     return out.flatten(-3, -2)[..., :n, :], state
 
@@ -89,21 +88,59 @@ def _chunks(
     pairs = decay_matrix(log_decay.squeeze(-1))
     # u = own - old S, where S is the state before the chunk
     right = torch.cat([beta * v, beta * since_start * k], -1)
-    # the solver reads only the entries below the diagonal, and takes those on it as 1
-    solved = torch.linalg.solve_triangular(
-        beta * (k @ k.mT) * pairs, right, upper=False, unitriangular=True
-    )
+    solved = _solved(beta * (k @ k.mT) * pairs, right)
     own, old = solved.split([v.shape[-1], k.shape[-1]], -1)
     within = (q @ k.mT) * pairs
     written = (sum_of_later(log_decay).exp() * k).mT
     eye = torch.eye(k.shape[-1], dtype=k.dtype, device=k.device)
     kept = since_start[..., -1:, :] * eye - written @ old
     added = written @ own
-    batch_shape, before = state.shape[:-2], []
-    kept, added, state = kept.flatten(0, -4), added.flatten(0, -4), state.flatten(0, -3)
-    for keep, add in zip(kept.unbind(-3), added.unbind(-3), strict=True):
-        before.append(state)
-        state = torch.baddbmm(add, keep, state)
-    read = torch.stack(before, -3).unflatten(0, batch_shape)
+    batch_shape = state.shape[:-2]
+    before, state = _states(kept.flatten(0, -4), added.flatten(0, -4), state.flatten(0, -3))
+    read = before.unflatten(0, batch_shape)
     out = within @ own + (since_start * q - within @ old) @ read
     return out, state.unflatten(0, batch_shape)
+
+
+def _states(kept: Tensor, added: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the state before each chunk, and the state after the last chunk.
+
+    Args:
+        kept: Matrix by which each chunk multiplies the state, ``(batch, chunks, d, d)``.
+        added: What each chunk then adds, ``(batch, chunks, d, d_v)``.
+        state: The state before the first chunk, ``(batch, d, d_v)``.
+    """
+    exporting = torch.compiler.is_exporting()
+    if exporting and (torch.compiler.is_dynamo_compiling() or isinstance(kept.shape[1], SymInt)):
+        # a loop of Python would fix the number of chunks of the exported program
+        last, before = scan(_step, state, (kept, added), dim=1)
+        return before, last
+    states = []
+    for keep, add in zip(kept.unbind(1), added.unbind(1), strict=True):
+        states.append(state)
+        state = torch.baddbmm(add, keep, state)
+    return torch.stack(states, 1), state
+
+
+def _step(state: Tensor, chunk: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the state after a chunk, and a copy of the state before it."""
+    keep, add = chunk
+    return torch.baddbmm(add, keep, state), state.clone()
+
+
+def _solved(a: Tensor, b: Tensor) -> Tensor:
+    """Return the solution x of (I + L)x = b, where L is the part of a below the diagonal."""
+    if not torch.compiler.is_exporting():
+        return torch.linalg.solve_triangular(a, b, upper=False, unitriangular=True)
+    # ONNX has no operator that solves linear equations. The inverses of blocks of 1, 2, 4, … rows
+    # on the diagonal are computed in turn. The inverses A⁻¹ and C⁻¹ of its halves give the inverse
+    # of a block, whose lower left quarter is −C⁻¹BA⁻¹. The product of I + (−L)^(2^k) would be the
+    # inverse too, but loses digits: for 32 equal keys its factors exceed 10⁸ and cancel.
+    size = a.shape[-1]
+    index = torch.arange(size, device=a.device)
+    inverse = torch.eye(size, dtype=a.dtype, device=a.device)
+    for level in range((size - 1).bit_length()):
+        block = index >> level
+        quarter = (block[:, None] % 2 == 1) & (block[:, None] == block + 1)
+        inverse = inverse - inverse @ a.masked_fill(~quarter, 0) @ inverse
+    return inverse @ b

@@ -105,7 +105,7 @@ class GridTable(nn.Module):
             share = (share[..., None] * near.clamp(min=0)[..., None, :]).flatten(-2)
         return x + (share.to(self.weight.dtype) @ self.weight.flatten(0, -2)).to(x.dtype)
 
-    def places(self, *sizes: int) -> Tensor:
+    def places(self, *sizes: int, device: torch.device | None = None) -> Tensor:
         """Return the coordinates, in the table, of the cells of another grid over the same image.
 
         Along an axis with n cells, the centre of cell i is at the fraction (i + ½) / n of the
@@ -113,10 +113,11 @@ class GridTable(nn.Module):
 
         Args:
             *sizes: Number of cells of the other grid along each axis.
+            device: Device of the result. Default: that of the table.
 
         Returns:
             ``(cells, axes)``, with the cells in row-major order.
         """
-        columns = grid_positions(*sizes, device=self.weight.device).unbind(-1)
+        columns = grid_positions(*sizes, device=device or self.weight.device).unbind(-1)
         shares = [own / other for own, other in zip(self.sizes, sizes, strict=True)]
         return torch.stack([(c + 0.5) * s - 0.5 for c, s in zip(columns, shares, strict=True)], -1)

@@ -18,7 +18,7 @@ from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import did_you_mean, require_same_tokens
 from stringlib.parts import named
 from stringlib.precision import at_least_float32
-from stringlib.spec import checked
+from stringlib.spec import Share, checked
 
 
 class MLP(nn.Module):
@@ -90,10 +90,13 @@ class Block(nn.Module):
         hidden: Number of hidden channels of the feed-forward layer. Default: ``4 * dim`` for
             ``"mlp"``, and ``8 * dim // 3`` for ``"swiglu"``, so that both have about as many
             weights.
+        residual_dropout: Probability of setting a channel to 0 in training in what attention and
+            the feed-forward layer add to a token; the other channels are scaled up. Default: 0.
         **attention: Arguments of :class:`~stringlib.attention.multihead.MultiHeadAttention`.
 
     Source:
-        Xiong et al. 2020, for the position of the norm.
+        Xiong et al. 2020, for the position of the norm; Vaswani et al. 2017, section 5.4, for the
+        dropout.
     """
 
     @checked
@@ -104,6 +107,7 @@ class Block(nn.Module):
         *,
         mlp: str | None = "mlp",
         hidden: int | None = None,
+        residual_dropout: Share = 0.0,
         **attention: Any,
     ) -> None:
         super().__init__()
@@ -118,6 +122,7 @@ class Block(nn.Module):
         self.norm_attention = nn.LayerNorm(dim)
         self.mlp = None if mlp is None else FEED_FORWARD[mlp](dim, hidden)
         self.norm_mlp = None if mlp is None else nn.LayerNorm(dim)
+        self.residual_dropout = nn.Dropout(residual_dropout) if residual_dropout else None
 
     def forward(
         self,
@@ -125,6 +130,7 @@ class Block(nn.Module):
         positions: Tensor | Phases | None = None,
         *,
         key_mask: Tensor | None = None,
+        document_ids: Tensor | None = None,
         state: State | None = None,
         return_state: bool = False,
     ) -> tuple[Tensor, State | None]:
@@ -136,6 +142,8 @@ class Block(nn.Module):
                 the phases that the encoder computes from them. Default: those of the attention
                 layer.
             key_mask: False for padding, ``(..., seq)``. No token attends to padding.
+            document_ids: For packed sequences, integers that increase from document to document,
+                ``(..., seq)``. No token attends to another document.
             state: For causal attention, the state that this block returned for the earlier tokens.
             return_state: If True, the state after the last token is also returned. Default: False.
 
@@ -146,14 +154,22 @@ class Block(nn.Module):
             self.norm_attention(x),
             positions,
             key_mask=key_mask,
+            document_ids=document_ids,
             state=state,
             return_state=return_state,
         )
         added, after = found if return_state else (found, None)
-        x = x + added
+        dropout = self.residual_dropout
+        x = x + (added if dropout is None else dropout(added))
         if self.mlp is not None and self.norm_mlp is not None:
-            x = x + self.mlp(self.norm_mlp(x))
+            added = self.mlp(self.norm_mlp(x))
+            x = x + (added if dropout is None else dropout(added))
         return x, after
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the block can continue from the state that earlier tokens left."""
+        return self.attention.has_state
 
 
 def share_encoders(blocks: nn.ModuleList) -> None:
@@ -174,7 +190,8 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
 
     The phases of an encoder without parameters are computed once, for all blocks that share it. An
     encoder with parameters computes its phases inside each block, because a wrapper such as FSDP
-    makes the parameters of a block available only while this block runs.
+    makes the parameters of a block available only while this block runs. A wrapper around a block
+    that hides its attribute ``attention`` is given the positions.
 
     Args:
         blocks: The blocks of a model.
@@ -184,8 +201,7 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
     made: dict[int, Phases] = {}
     read: list[Tensor | Phases] = []
     for block in blocks:
-        assert isinstance(block, Block)
-        encoder = block.attention.encoder
+        encoder = getattr(getattr(block, "attention", None), "encoder", None)
         if not isinstance(encoder, RotaryEncoder) or next(encoder.parameters(), None) is not None:
             read.append(positions)
             continue
@@ -215,7 +231,8 @@ class Blocks(nn.Module):
     """Base class of the models, which can merge their encoders into the projections.
 
     Attributes:
-        blocks: The blocks, each a :class:`Block`.
+        blocks: The blocks, each a :class:`Block`, or a module around one, such as
+            ``torch.compile(block)``, that is called in the same way and returns the same pair.
     """
 
     blocks: nn.ModuleList
@@ -244,7 +261,7 @@ class Blocks(nn.Module):
 
 
 @torch.no_grad()
-def initialize(model: nn.Module, blocks: nn.ModuleList) -> None:
+def initialize(model: nn.Module) -> None:
     r"""Initialise the linear layers of a model such that activations keep about the same size.
 
     The weights of each linear layer are normal with standard deviation
@@ -255,7 +272,6 @@ def initialize(model: nn.Module, blocks: nn.ModuleList) -> None:
 
     Args:
         model: The model, whose linear layers are changed in place.
-        blocks: The blocks of the model.
 
     Source:
         Radford et al. 2019, section 2.3, for the division.
@@ -266,8 +282,8 @@ def initialize(model: nn.Module, blocks: nn.ModuleList) -> None:
             nn.init.normal_(module.weight, std=1 / math.sqrt(module.in_features))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+    blocks = [module for module in model.modules() if isinstance(module, Block)]
     for block in blocks:
-        assert isinstance(block, Block)
         for part in (block.attention, block.mlp):
             if part is not None:
                 part.to_out.weight /= math.sqrt(2 * len(blocks))

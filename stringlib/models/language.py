@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.multihead import State
+from stringlib.attention.multihead import State, with_room
+from stringlib.documents import documents_of
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
-from stringlib.inputs import per_head, require_places, require_same_device
+from stringlib.inputs import is_offloaded, per_head, require_places, require_same_device
 from stringlib.models.blocks import (
     Block,
     Blocks,
@@ -26,10 +27,10 @@ from stringlib.models.blocks import (
     share_encoders,
 )
 from stringlib.parts import FIXED, known_options
-from stringlib.spec import Count0, Indices, NotNegative, Positions, checked
+from stringlib.spec import Count0, Indices, NotNegative, Positions, Share, checked
 
 LEAST_TEMPERATURE = 1e-30
-"""Smallest temperature above 0. Logits up to 10⁸ divided by it are finite in float32."""
+"""Smallest temperature other than 0. Logits up to 10⁸ divided by it are finite in float32."""
 
 
 class LanguageModel(Blocks):
@@ -58,6 +59,8 @@ class LanguageModel(Blocks):
             :class:`~stringlib.models.blocks.Block`.
         mlp: Feed-forward layers: ``"swiglu"`` (default), ``"mlp"``, or None for blocks of attention
             alone.
+        residual_dropout: Dropout of what attention and the feed-forward layers add to a token, as
+            for :class:`~stringlib.models.blocks.Block`. Default: 0.
         tied: If True (default), the embedding and the output projection share their weight.
         length: Number of tokens of the longest sequence. It must be given for encoder ``"learned"``
             and for weight ``"toeplitz"``, which have a table of this size. Otherwise it is ignored.
@@ -103,6 +106,7 @@ class LanguageModel(Blocks):
         mlp: str | None = "swiglu",
         tied: bool = True,
         length: int | None = None,
+        residual_dropout: Share = 0.0,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -128,13 +132,22 @@ class LanguageModel(Blocks):
             options["length"] = self.length
         options |= {"encoder": encoder, "attention": attention, "gate": gate}
         self.blocks = nn.ModuleList(
-            Block(dim, heads, mlp=mlp, hidden=hidden, causal=True, **options) for _ in range(depth)
+            Block(
+                dim,
+                heads,
+                mlp=mlp,
+                hidden=hidden,
+                residual_dropout=residual_dropout,
+                causal=True,
+                **options,
+            )
+            for _ in range(depth)
         )
         if isinstance(encoder, str):
             share_encoders(self.blocks)
         self.norm = nn.LayerNorm(dim)
         self.readout = nn.Linear(dim, vocab, bias=False)
-        initialize(self, self.blocks)
+        initialize(self)
         nn.init.normal_(self.embed.weight, std=dim**-0.5)
         self.tied = tied
         self._tie()
@@ -147,6 +160,7 @@ class LanguageModel(Blocks):
         positions: Positions[Tensor, "... n coord_dim"] | None = None,
         *,
         key_mask: Tensor | None = None,
+        document_ids: Indices[Tensor, "...ids seq"] | None = None,
         state: Sequence[State] | None = None,
         return_state: bool = False,
         logits_to_keep: int | None = None,
@@ -163,9 +177,16 @@ class LanguageModel(Blocks):
             key_mask: False for padding, ``(batch, seq)``. No token attends to padding. By default
                 padding has a position like any other token. If there is padding before the tokens
                 and the encoding is absolute, give ``positions``.
+            document_ids: For packed sequences, the document of each token, ``(batch, seq)`` or
+                ``(seq,)``: integers that increase from document to document, see
+                :func:`~stringlib.documents.document_ids_of`. No token attends to another document,
+                and default positions restart at 0 in each document, so that each document has the
+                logits that it has alone. Default: None, one document per row.
             state: The states that the model returned for the earlier tokens, one for each block.
-            return_state: If True, the states after the last token are also returned.
-                Default: False.
+                With ``document_ids`` the first document of each row continues them.
+            return_state: If True, the states after the last token are also returned. With
+                ``document_ids`` they are those of the last document alone, which must have the same
+                number of tokens in each row. Default: False.
             logits_to_keep: Number of tokens at the end for which logits are computed. Default: all
                 tokens.
 
@@ -188,7 +209,9 @@ class LanguageModel(Blocks):
                 f"got {tokens.min().item()} to {tokens.max().item()}"
             ) from None
         require_places("tokens", x, positions)
-        if positions is None:
+        if positions is None and document_ids is not None:
+            positions = documents_of(x.unsqueeze(-3), document_ids, before).positions[..., None]
+        elif positions is None:
             positions = torch.arange(before, before + tokens.shape[-1], device=x.device)[:, None]
         if isinstance(self.absolute, Sinusoidal):
             norm = math.sqrt(self.absolute.dim / 2)  # of a sinusoidal vector; of a token about 1
@@ -200,7 +223,12 @@ class LanguageModel(Blocks):
         for i, (block, block_positions) in enumerate(zip(self.blocks, read, strict=True)):
             earlier = None if state is None else state[i]
             x, left = block(
-                x, block_positions, key_mask=key_mask, state=earlier, return_state=return_state
+                x,
+                block_positions,
+                key_mask=key_mask,
+                document_ids=document_ids,
+                state=earlier,
+                return_state=return_state,
             )
             after.append(left)
         if logits_to_keep is not None:
@@ -224,8 +252,17 @@ class LanguageModel(Blocks):
         Raises:
             ValueError: If a layer has no state.
         """
-        attentions = [block.attention for block in self.blocks if isinstance(block, Block)]
-        return tuple(attention.init_state(batch_shape, max_length) for attention in attentions)
+        shape = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
+        if len(shape) != 1:
+            raise ValueError(f"batch_shape must be the size of the batch, got {batch_shape}")
+        # the model itself reads no tokens, so that wrappers and hooks of its blocks run
+        nothing = torch.zeros(*shape, 0, dtype=torch.int64, device=self.embed.weight.device)
+        return self._state_after(nothing, max_length)
+
+    def _state_after(self, tokens: Tensor, max_length: int | None) -> tuple[State, ...]:
+        """Return the states after some tokens, with memory for ``max_length``."""
+        _, state = self(tokens, return_state=True)
+        return state if max_length is None else tuple(with_room(s, max_length) for s in state)
 
     @torch.no_grad()
     @checked
@@ -266,14 +303,13 @@ class LanguageModel(Blocks):
                 f"temperature must be 0 or at least {LEAST_TEMPERATURE:g}, so that logits divided "
                 f"by it are finite, got {temperature:g}. Give 0 for the most likely token."
             )
-        self._require_tokens(tokens, None)
         if not tokens.shape[-1]:
             raise ValueError(
                 "tokens must have at least one token, from which to generate, got none"
             )
         for block in self.blocks:
-            assert isinstance(block, Block)
-            if count and not block.attention.has_state:
+            # a wrapper may hide the attribute; a layer without a state then raises its own error
+            if count and not getattr(block, "has_state", True):
                 raise ValueError(
                     "generate() needs layers with a state, but this model has a layer without one "
                     "(weight='toeplitz', a relative bias on features, or rotated features). Use "
@@ -291,7 +327,8 @@ class LanguageModel(Blocks):
             # padding gets position 0 as well, which has no effect because it is masked
             positions = (key_mask.cumsum(-1) - 1).clamp(min=0)[..., None]
         drawn = [tokens]
-        state = self.init_state(len(tokens), tokens.shape[-1] + count) if count else None
+        room = tokens.shape[-1] + count
+        state = self._state_after(tokens[:, :0], room) if count else None
         for _ in range(count):
             scores, state = self(
                 drawn[-1],
@@ -332,7 +369,8 @@ class LanguageModel(Blocks):
             ValueError: If the tokens are on another device, the state has another number of
                 blocks, or there are more tokens than ``length``.
         """
-        require_same_device("the model", self.embed.weight, "tokens", tokens)
+        if not is_offloaded(self.embed):
+            require_same_device("the model", self.embed.weight, "tokens", tokens)
         if state is not None and len(state) != len(self.blocks):
             raise ValueError(
                 f"state must have one state for each of {len(self.blocks)} blocks, got {len(state)}"

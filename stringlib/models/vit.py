@@ -26,7 +26,7 @@ from stringlib.models.blocks import (
 )
 from stringlib.parts import FIXED, known_options
 from stringlib.positions import grid_positions
-from stringlib.spec import Floats, Positions, checked
+from stringlib.spec import Floats, Positions, Share, checked
 
 
 class ViT(Blocks):
@@ -69,6 +69,8 @@ class ViT(Blocks):
             :class:`~stringlib.models.blocks.Block`.
         mlp: Feed-forward layers: ``"mlp"`` (default), ``"swiglu"``, or None for blocks of attention
             alone.
+        residual_dropout: Dropout of what attention and the feed-forward layers add to a token, as
+            for :class:`~stringlib.models.blocks.Block`. Default: 0.
         pool: Token from which the logits are computed, :eq:`eq-vit-read`. ``"cls"`` (default) uses
             a learned class token before the patches, ``"mean"`` the mean of the patches.
             The class token has coordinate 0 and is not rotated. Its attention logit for a patch
@@ -111,6 +113,7 @@ class ViT(Blocks):
         hidden: int | None = None,
         mlp: str | None = "mlp",
         pool: Literal["cls", "mean"] = "cls",
+        residual_dropout: Share = 0.0,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -155,13 +158,14 @@ class ViT(Blocks):
             )
         options |= {"encoder": encoder, "attention": attention, "gate": gate}
         self.blocks = nn.ModuleList(
-            Block(dim, heads, mlp=mlp, hidden=hidden, **options) for _ in range(depth)
+            Block(dim, heads, mlp=mlp, hidden=hidden, residual_dropout=residual_dropout, **options)
+            for _ in range(depth)
         )
         if isinstance(encoder, str):
             share_encoders(self.blocks)
         self.norm = nn.LayerNorm(dim)
         self.readout = nn.Linear(dim, classes)
-        initialize(self, self.blocks)
+        initialize(self)
         if self.cls is not None:
             nn.init.normal_(self.cls, std=dim**-0.5)
 
@@ -230,7 +234,7 @@ class ViT(Blocks):
                 f"got {tuple(images.shape[2:])}"
             )
         if isinstance(self.absolute, GridTable) and positions is None:
-            x = self.absolute(x, self.absolute.places(*grid))
+            x = self.absolute(x, self.absolute.places(*grid, device=x.device))
         if positions is None:
             # integers, which a roll of features needs
             positions = grid_positions(*grid, dtype=torch.int64, device=images.device)

@@ -1,0 +1,129 @@
+"""Packed sequences: several documents in one row of tokens, none of which attends to another."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from stringlib.inputs import any_eager
+from stringlib.spec import Count0, Floats, Indices, checked
+
+
+class Documents(NamedTuple):
+    """The documents of packed sequences, as the parts of a layer need them.
+
+    Attributes:
+        numbers: Number of the document of each token in its row, counted from 0, ``(..., n)``.
+        starts: True for the first token of each document except the first one, ``(..., n)``.
+        offsets: Position of each token in its document minus its index in the row, ``(..., n)``.
+        earlier: Number of tokens of the first document that a state already contains.
+    """
+
+    numbers: Tensor
+    starts: Tensor
+    offsets: Tensor
+    earlier: int
+
+    @property
+    def positions(self) -> Tensor:
+        """Position of each token in its document, ``(..., n)``."""
+        return self.offsets + torch.arange(self.offsets.shape[-1], device=self.offsets.device)
+
+    @property
+    def of_keys(self) -> Tensor:
+        """Number of the document of each key, with those of the state, ``(..., earlier + n)``."""
+        return pad(self.numbers, (self.earlier, 0))
+
+    def apart(self) -> Tensor:
+        """Return True for the pairs of tokens in different documents, ``(..., 1, n, n)``."""
+        return apart(self.numbers, self.numbers)
+
+    def last_length(self) -> int:
+        """Return the number of tokens of the last document, including those of a state.
+
+        Raises:
+            ValueError: If the number is not the same in all rows.
+        """
+        if not self.numbers.shape[-1]:
+            return self.earlier
+        lengths = (self.positions[..., -1] + 1).unique().tolist()
+        if len(lengths) > 1:
+            raise ValueError(
+                "return_state must be False unless the last document has the same number of tokens "
+                f"in each row, because a state has one length, got the lengths {lengths}"
+            )
+        return int(lengths[0]) if lengths else self.earlier
+
+
+@checked
+def documents_of(
+    x: Floats[Tensor, "... heads n d"],
+    document_ids: Indices[Tensor, "...? n"],
+    earlier: Count0 = 0,
+) -> Documents:
+    """Return the documents of packed sequences.
+
+    Args:
+        x: Vectors of the tokens, ``(..., heads, n, d)``.
+        document_ids: Integers, ``(..., n)``, equal for the tokens of a document, and larger for
+            later documents. On the CPU decreasing integers raise an error.
+        earlier: Number of tokens of a state, which belong to the first document. Default: 0.
+    """
+    before, after = document_ids[..., :-1], document_ids[..., 1:]
+    if any_eager(before, lambda x: x > after):
+        raise ValueError(
+            "document_ids must not decrease along a row, because the tokens of a document are "
+            "consecutive, got a smaller number after a larger one. Sort the tokens by document."
+        )
+    starts = pad(before != after, (1, 0))[..., : document_ids.shape[-1]]
+    index = torch.arange(starts.shape[-1], device=starts.device)
+    first = torch.where(starts, index, -earlier).cummax(-1).values
+    return Documents(starts.cumsum(-1), starts, -first, earlier)
+
+
+def apart(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return True for queries and keys of different documents, with a dimension for heads.
+
+    Args:
+        queries: Number of the document of each query, ``(..., n)``.
+        keys: Number of the document of each key, ``(..., keys)``.
+
+    Returns:
+        ``(..., 1, n, keys)``.
+    """
+    return (queries[..., :, None] != keys[..., None, :]).unsqueeze(-3)
+
+
+@checked
+def document_ids_of(cu_seqlens: Indices[Tensor, "ends"], length: Count0) -> Tensor:
+    """Return the ``document_ids`` of a packed sequence, given its cumulative lengths.
+
+    Args:
+        cu_seqlens: Cumulative lengths of the documents, as the functions of flash-attention take
+            them: 0, the end of the first document, the end of the second one, and so on.
+        length: Number of tokens of the packed sequence. Tokens after the last document, such as
+            padding, form one more document.
+
+    Returns:
+        Integers 0, 1, 2, … for the documents, ``(length,)``.
+
+    Raises:
+        ValueError: If, on the CPU, the cumulative lengths do not start with 0, decrease, or exceed
+            ``length``.
+
+    Example:
+        >>> document_ids_of(torch.tensor([0, 2, 5]), 6)
+        tensor([0, 0, 1, 1, 1, 2])
+    """
+    if not cu_seqlens.numel() or any_eager(
+        cu_seqlens, lambda x: (x[0] != 0) | (x.diff() < 0).any() | (x[-1] > length)
+    ):
+        raise ValueError(
+            f"cu_seqlens must start with 0, not decrease and not exceed length = {length}, "
+            f"got {cu_seqlens.tolist()}"
+        )
+    index = torch.arange(length, device=cu_seqlens.device)
+    return torch.bucketize(index, cu_seqlens[1:].to(index.dtype), right=True)

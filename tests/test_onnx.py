@@ -1,0 +1,190 @@
+"""Every part exports to ONNX, and ONNX Runtime computes what PyTorch computes.
+
+Export a layer or a model with a dynamic batch and a dynamic number of tokens::
+
+    dynamic = torch.export.Dim.DYNAMIC
+    example = torch.randn(2, 12, 16)
+    program = torch.onnx.export(
+        model.eval(), (example,), dynamo=True, dynamic_shapes=({0: dynamic, 1: dynamic},)
+    )
+    program.save("model.onnx")
+
+Use at least 2 sequences of at least 2 tokens as the example, because PyTorch fixes sizes of 0 and 1
+in the program. Merge learned bases into the weights before the export where possible, see
+:meth:`stringlib.encoders.form.RotaryForm.fold`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from stringlib import BIASES, ENCODERS, FEATURES, WEIGHTS, LanguageModel, MultiHeadAttention, ViT
+from stringlib.algebra.skew import cayley, skew
+from stringlib.attention.weights import common_scale
+from stringlib.kernels.delta import delta_sums
+from stringlib.parts import named
+from stringlib.testing.contract import close
+from stringlib.testing.modes import lines_of_a_graph
+from tests.model_cases import CASES, CLASSES, DECAYS, SIZES, VOCAB
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the exporter uses what PyTorch deprecates
+
+LENGTHS = (1, 2, 5, 31, 64, 65, 100)
+DIM = 16
+WITHIN = 1e-5
+"""Largest difference of outputs, relative to 1 plus the largest output, in float32."""
+
+
+def weight(name: str) -> dict[str, Any]:
+    """Return the arguments of a layer with a position weight for all lengths."""
+    horizon = {"horizon": LENGTHS[-1]} if "horizon" in named(WEIGHTS[name]) else {}
+    return {"attention": "elu", "weight": name, **horizon}
+
+
+PARTS: dict[str, dict[str, Any]] = {
+    **{name: {"encoder": name} for name in (*ENCODERS, *BIASES)},
+    **{name: {"attention": name} for name in FEATURES},
+    **{name: weight(name) for name in WEIGHTS},
+    **{name: CASES[name] for name in ("favor-after", "relu-after", "gate", "normal", "grouped")},
+    "roll": {"attention": "elu", "encoder": None, "rotate": "roll"},
+}
+"""Name → arguments of a layer."""
+LAYERS = {
+    f"{name}, {'causal' if causal else 'all keys'}": {**told, "causal": causal}
+    for name, told in PARTS.items()
+    for causal in (True, False)
+    if causal or name not in DECAYS
+}
+MODELS = {**PARTS, **{name: {"encoder": name} for name in ("sinusoidal", "learned")}}
+
+
+@pytest.fixture
+def runtime() -> Any:
+    """Return ONNX Runtime, or skip the test without it."""
+    how = "needs ONNX Runtime: pip install 'stringlib[onnx]'"
+    pytest.importorskip("onnxscript", reason=how)
+    return pytest.importorskip("onnxruntime", reason=how)
+
+
+def compare(runtime: Any, model: nn.Module, example: Tensor, others: list[Tensor]) -> None:
+    """Raise unless the exported model gives the outputs of the model, for all given inputs.
+
+    Args:
+        runtime: ONNX Runtime.
+        model: The model.
+        example: The input with which it is exported; its first two dimensions are dynamic if the
+            others differ from it there.
+        others: The inputs with which it is called.
+    """
+    dynamic = {i for i in (0, 1) if any(x.shape[i] != example.shape[i] for x in others)}
+    program = torch.onnx.export(
+        model.eval(),
+        (example,),
+        dynamo=True,
+        dynamic_shapes=(dict.fromkeys(dynamic, torch.export.Dim.DYNAMIC),),
+        verbose=False,
+    )
+    session = runtime.InferenceSession(program.model_proto.SerializeToString())
+    (given,) = session.get_inputs()
+    for x in others:
+        with torch.no_grad():
+            want = model(x)
+        got = torch.from_numpy(session.run(None, {given.name: x.numpy()})[0])
+        close(got, want, WITHIN * (1 + want.abs().max().item()), f"an output for {tuple(x.shape)}")
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_gives_the_same_in_onnx_runtime(runtime: Any, name: str) -> None:
+    torch.manual_seed(0)
+    told = LAYERS[name]
+    length = {"length": LENGTHS[-1]} if told.get("weight") == "toeplitz" else {}
+    layer = MultiHeadAttention(DIM, 2, **told, **length)
+    tokens = [torch.randn(1 + n % 3, n, DIM) for n in LENGTHS]
+    compare(runtime, layer, torch.randn(2, 12, DIM), tokens)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_language_model_gives_the_same_in_onnx_runtime(runtime: Any, name: str) -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(VOCAB, DIM, 1, 2, length=LENGTHS[-1], **MODELS[name])
+    tokens = [torch.randint(VOCAB, (1 + n % 3, n)) for n in LENGTHS]
+    compare(runtime, model, torch.randint(VOCAB, (2, 12)), tokens)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_vision_transformer_gives_the_same_in_onnx_runtime(runtime: Any, name: str) -> None:
+    torch.manual_seed(0)
+    told = {**MODELS[name], "channels": 2}
+    if told.get("encoder") == "rope":
+        told["encoder"] = "axial"
+    if name in DECAYS:
+        told["causal"] = True
+    if name in DECAYS or name == "toeplitz":
+        told["pool"] = "mean"
+    model = ViT(*SIZES["image"], CLASSES, 24, 1, 2, **told)
+    images = [torch.randn(batch, 2, *model.image_size) for batch in (1, 2, 5)]
+    compare(runtime, model, images[1], images)
+
+
+@pytest.mark.parametrize("head_dim", [192, 260])
+def test_large_heads_give_the_same_in_onnx_runtime(runtime: Any, head_dim: int) -> None:
+    """Eager layers of this size compute circulant products by FFT."""
+    torch.manual_seed(0)
+    for told in ({"encoder": "circulant"}, {"attention": "favor-unit-circulant"}):
+        layer = MultiHeadAttention(head_dim, 1, **told)
+        tokens = [torch.randn(2, n, head_dim) for n in LENGTHS[1:4]]
+        compare(runtime, layer, torch.randn(2, 12, head_dim), tokens)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 33, 64])
+def test_the_exported_cayley_transform_equals_the_solution(size: int) -> None:
+    """By elimination, with large entries too."""
+    generator = torch.Generator().manual_seed(size)
+    count = size * (size - 1) // 2
+    for scale in (0.1, 1.0, 30.0):
+        upper = torch.randn(2, count, generator=generator, dtype=torch.float64) * scale
+        upper.requires_grad_()
+        want = cayley(skew(upper))
+        with lines_of_a_graph(exported=True):
+            got = cayley(skew(upper))
+        close(got, want, 1e-15 * (1 + size * scale) ** 2, f"an entry for scale {scale}")
+        factors = torch.randn(want.shape, generator=generator, dtype=torch.float64)
+        (a,), (b,) = (torch.autograd.grad((x * factors).sum(), upper) for x in (got, want))
+        close(a, b, 1e-14 * (1 + size * scale) ** 2, f"a gradient for scale {scale}")
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 5, 31, 32, 33, 100])
+def test_exported_delta_rules_equal_those_with_a_triangular_solve(n: int, alike: bool) -> None:
+    """With equal keys too, for which powers of the triangular matrix would be large."""
+    generator = torch.Generator().manual_seed(n)
+
+    def drawn(size: int) -> Tensor:
+        return torch.randn(2, n, size, generator=generator, dtype=torch.float64)
+
+    k = nn.functional.normalize(drawn(1 if alike else 6).expand(-1, -1, 6), dim=-1)
+    q, v, rates, decays = drawn(6), drawn(4), 2 * drawn(1).sigmoid(), -drawn(1).square()
+    leaves = [x.requires_grad_() for x in (q, k, v, rates, decays)]
+    want = delta_sums(*leaves, mode="chunk")
+    with lines_of_a_graph(exported=True):
+        got = delta_sums(*leaves)
+    factors = drawn(4)
+    for a, b in zip(got, want, strict=True):
+        close(a, b, 1e-12, "an output or a state")
+    grads = (torch.autograd.grad((out * factors).sum(), leaves) for out, _ in (got, want))
+    for a, b in zip(*grads, strict=True):
+        close(a, b, 1e-11, "a gradient")
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 200])
+def test_the_exported_running_maximum_is_exact(n: int) -> None:
+    scales = torch.randn(3, n, generator=torch.Generator().manual_seed(n))
+    scales[0, :3] = scales[1] = -torch.inf
+    want = common_scale(scales, causal=True)
+    with lines_of_a_graph(exported=True):
+        got = common_scale(scales, causal=True)
+    assert torch.equal(got, want)
