@@ -580,7 +580,7 @@ class _RotaryWeight(Tensor):
         return found
 
 
-class _LatestCall:
+class LatestCall:
     """What hooks store in a call of a model, for the layers of the same call.
 
     Gradient checkpointing computes layers again during the backward pass, when a later call may
@@ -624,7 +624,7 @@ class _LatestCall:
         return self.kept
 
 
-class PatchPositions(_LatestCall):
+class PatchPositions(LatestCall):
     """Positions of patches in a batch of images of different sizes (NaFlex models).
 
     Such a model passes the shape of each image to its embedding. A hook on the embedding stores
@@ -681,7 +681,7 @@ class PatchPositions(_LatestCall):
         return widen(cells * (index < rows * columns)[..., None])
 
 
-class KeptPatches(_LatestCall):
+class KeptPatches(LatestCall):
     """Positions of the patches that a model keeps in training (patch dropout).
 
     A model of timm with ``patch_drop_rate`` drops random patches of each image in its module
