@@ -584,7 +584,7 @@ class LatestCall:
     """What hooks store in a call of a model, for the layers of the same call.
 
     Gradient checkpointing computes layers again during the backward pass, when a later call may
-    have stored something else. During the backward pass :meth:`_stored` therefore returns what the
+    have stored something else. During the backward pass ``_stored`` therefore returns what the
     first call since the last backward pass has stored.
 
     Attributes:
