@@ -11,6 +11,8 @@ sequential.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import SymInt, Tensor
 from torch._higher_order_ops.scan import scan
@@ -110,8 +112,9 @@ def _states(kept: Tensor, added: Tensor, state: Tensor) -> tuple[Tensor, Tensor]
         added: What each chunk then adds, ``(batch, chunks, d, d_v)``.
         state: The state before the first chunk, ``(batch, d, d_v)``.
     """
-    exporting = torch.compiler.is_exporting()
-    if exporting and (torch.compiler.is_dynamo_compiling() or isinstance(kept.shape[1], SymInt)):
+    chunks: Any = kept.shape[1]
+    symbolic = torch.compiler.is_dynamo_compiling() or isinstance(chunks, SymInt)
+    if torch.compiler.is_exporting() and symbolic:
         # a loop of Python would fix the number of chunks of the exported program
         last, before = scan(_step, state, (kept, added), dim=1)
         return before, last
