@@ -11,7 +11,9 @@ sequential.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
+from warnings import catch_warnings
 
 import torch
 from torch import SymInt, Tensor
@@ -113,10 +115,12 @@ def _states(kept: Tensor, added: Tensor, state: Tensor) -> tuple[Tensor, Tensor]
         state: The state before the first chunk, ``(batch, d, d_v)``.
     """
     chunks: Any = kept.shape[1]
-    symbolic = torch.compiler.is_dynamo_compiling() or isinstance(chunks, SymInt)
-    if torch.compiler.is_exporting() and symbolic:
+    strict = torch.compiler.is_dynamo_compiling()
+    if torch.compiler.is_exporting() and (strict or isinstance(chunks, SymInt)):
         # a loop of Python would fix the number of chunks of the exported program
-        last, before = scan(_step, state, (kept, added), dim=1)
+        # scan warns that it reads the gradient of a tensor that is not a leaf
+        with nullcontext() if strict else catch_warnings(action="ignore"):
+            last, before = scan(_step, state, (kept, added), dim=1)
         return before, last
     states = []
     for keep, add in zip(kept.unbind(1), added.unbind(1), strict=True):
