@@ -88,6 +88,7 @@ def compare(runtime: Any, model: nn.Module, example: Tensor, others: list[Tensor
         dynamic_shapes=(dict.fromkeys(dynamic, torch.export.Dim.DYNAMIC),),
         verbose=False,
     )
+    assert program is not None
     session = runtime.InferenceSession(program.model_proto.SerializeToString())
     (given,) = session.get_inputs()
     for x in others:
@@ -101,7 +102,7 @@ def compare(runtime: Any, model: nn.Module, example: Tensor, others: list[Tensor
 def test_a_layer_gives_the_same_in_onnx_runtime(runtime: Any, name: str) -> None:
     torch.manual_seed(0)
     told = LAYERS[name]
-    length = {"length": LENGTHS[-1]} if told.get("weight") == "toeplitz" else {}
+    length: dict[str, Any] = {"length": LENGTHS[-1]} if told.get("weight") == "toeplitz" else {}
     layer = MultiHeadAttention(DIM, 2, **told, **length)
     tokens = [torch.randn(1 + n % 3, n, DIM) for n in LENGTHS]
     compare(runtime, layer, torch.randn(2, 12, DIM), tokens)
@@ -134,7 +135,8 @@ def test_a_vision_transformer_gives_the_same_in_onnx_runtime(runtime: Any, name:
 def test_large_heads_give_the_same_in_onnx_runtime(runtime: Any, head_dim: int) -> None:
     """Eager layers of this size compute circulant products by FFT."""
     torch.manual_seed(0)
-    for told in ({"encoder": "circulant"}, {"attention": "favor-unit-circulant"}):
+    parts: list[dict[str, Any]] = [{"encoder": "circulant"}, {"attention": "favor-unit-circulant"}]
+    for told in parts:
         layer = MultiHeadAttention(head_dim, 1, **told)
         tokens = [torch.randn(2, n, head_dim) for n in LENGTHS[1:4]]
         compare(runtime, layer, torch.randn(2, 12, head_dim), tokens)
@@ -169,9 +171,9 @@ def test_exported_delta_rules_equal_those_with_a_triangular_solve(n: int, alike:
     k = nn.functional.normalize(drawn(1 if alike else 6).expand(-1, -1, 6), dim=-1)
     q, v, rates, decays = drawn(6), drawn(4), 2 * drawn(1).sigmoid(), -drawn(1).square()
     leaves = [x.requires_grad_() for x in (q, k, v, rates, decays)]
-    want = delta_sums(*leaves, mode="chunk")
+    want = delta_sums(q, k, v, rates, decays)
     with lines_of_a_graph(exported=True):
-        got = delta_sums(*leaves)
+        got = delta_sums(q, k, v, rates, decays)
     factors = drawn(4)
     for a, b in zip(got, want, strict=True):
         close(a, b, 1e-12, "an output or a state")

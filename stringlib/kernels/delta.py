@@ -11,6 +11,10 @@ sequential.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+from warnings import catch_warnings
+
 import torch
 from torch import SymInt, Tensor
 from torch._higher_order_ops.scan import scan
@@ -110,10 +114,13 @@ def _states(kept: Tensor, added: Tensor, state: Tensor) -> tuple[Tensor, Tensor]
         added: What each chunk then adds, ``(batch, chunks, d, d_v)``.
         state: The state before the first chunk, ``(batch, d, d_v)``.
     """
-    exporting = torch.compiler.is_exporting()
-    if exporting and (torch.compiler.is_dynamo_compiling() or isinstance(kept.shape[1], SymInt)):
+    chunks: Any = kept.shape[1]
+    strict = torch.compiler.is_dynamo_compiling()
+    if torch.compiler.is_exporting() and (strict or isinstance(chunks, SymInt)):
         # a loop of Python would fix the number of chunks of the exported program
-        last, before = scan(_step, state, (kept, added), dim=1)
+        # scan warns that it reads the gradient of a tensor that is not a leaf
+        with nullcontext() if strict else catch_warnings(action="ignore"):
+            last, before = scan(_step, state, (kept, added), dim=1)
         return before, last
     states = []
     for keep, add in zip(kept.unbind(1), added.unbind(1), strict=True):
