@@ -359,6 +359,8 @@ def _number(name: str, kind: type, meta: Numbers) -> Test:
 
     def test(x: Any, sizes: Sizes) -> None:
         if isinstance(x, bool) or not isinstance(x, kinds):
+            if isinstance(x, Tensor) and torch.jit.is_tracing():
+                return  # torch.jit.trace passes sizes as tensors
             raise TypeError(f"{name} must be {words}, got {x!r}")
         if not meta.admits(x):
             raise ValueError(f"{name} must be {meta.words}, got {x}")

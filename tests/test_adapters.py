@@ -26,7 +26,7 @@ from stringlib import (
     RotaryEncoder,
 )
 from stringlib.encoders.scaling import Beyond, DynamicNTK
-from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated
+from stringlib.interop.adapters import KeptPatches, PatchPositions, RotaryTables, Rotated
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -572,6 +572,106 @@ def test_layers_computed_again_hear_the_shapes_of_their_picture_or_stop() -> Non
     both = loss([2, 2]) + loss([1, 4])
     with pytest.raises(ValueError, match="images must have the same shapes in all calls"):
         both.backward()
+
+
+class PatchDrop(nn.Module):
+    """Keep the class token and other patches of each image, as timm does in training."""
+
+    def __init__(self, kept: Tensor, others: tuple[Any, ...] | None = None) -> None:
+        super().__init__()
+        self.kept, self.others = kept, others
+
+    def forward(self, x: Tensor) -> Any:
+        if self.training:
+            x = x.gather(1, self.kept[..., None].expand(-1, -1, x.shape[-1]))
+        return x if self.others is None else (x, *self.others)
+
+
+KEPT = torch.tensor([[0, 3, 1], [0, 6, 5]])
+
+
+def dropping(others: tuple[Any, ...] | None = None) -> nn.ModuleDict:
+    drop, linear = PatchDrop(KEPT, others), nn.Linear(DIM, DIM).double()
+    turned = Rotated(linear, made("cayley heads"), KeptPatches(drop, PLACES))
+    return nn.ModuleDict({"drop": drop, "turned": turned})
+
+
+@pytest.mark.parametrize("others", [None, (), (KEPT, "more")])
+def test_kept_patches_keep_their_positions(others: tuple[Any, ...] | None) -> None:
+    model, x = dropping(others), random(2, 7, DIM).requires_grad_()
+    linear, encoder = model["turned"].linear, model["turned"].encoder
+    for each in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        returned = each["drop"](x)
+        tokens = returned if others is None else returned[0]
+        assert others is None or len(returned) == 1 + len(others)
+        rows = torch.stack([x[i, KEPT[i]] for i in range(2)])
+        assert torch.equal(tokens, rows)
+        wanted = Rotated(linear, encoder, torch.stack([PLACES[KEPT[i]] for i in range(2)]))(rows)
+        found = each["turned"](tokens)
+        assert largest_difference(found, wanted) < EXACT
+        gradients = (torch.autograd.grad(y.pow(3).sum(), x)[0] for y in (found, wanted))
+        assert largest_difference(*gradients) < EXACT
+    model.eval()
+    returned = model["drop"](x)
+    tokens = returned if others is None else returned[0]
+    assert torch.equal(tokens, x)
+    assert torch.equal(model["turned"](tokens), Rotated(linear, encoder, PLACES)(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_the_number_of_a_token_is_exact_in_every_dtype(dtype: torch.dtype) -> None:
+    kept = torch.randperm(70 * 80, generator=torch.Generator().manual_seed(0))[None, :3000]
+    drop, positions = PatchDrop(kept), grid_positions(70, 80) / 7
+    places = KeptPatches(drop, positions)
+    x = torch.randn(1, 5600, 2).to(dtype)
+    tokens = drop(x)
+    assert torch.equal(tokens, x[:, kept[0]])
+    assert torch.equal(places(tokens), positions[kept].double())
+
+
+def test_kept_patches_in_one_graph() -> None:
+    model, x = dropping(), random(2, 7, DIM)
+
+    def run(x: Tensor) -> Tensor:
+        out: Tensor = model["turned"](model["drop"](x))
+        return out
+
+    compiled = torch.compile(run, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x), run(x))
+
+
+def test_layers_computed_again_keep_their_patches_or_stop() -> None:
+    model, x = dropping(), random(2, 7, DIM).requires_grad_()
+
+    def loss(kept: Tensor, again: bool = True) -> Tensor:
+        model["drop"].kept = kept
+        tokens, turned = model["drop"](x), model["turned"]
+        out = checkpoint(turned, tokens, use_reentrant=False) if again else turned(tokens)
+        return out.pow(3).sum()
+
+    wanted = torch.autograd.grad(loss(KEPT, again=False), x)[0]
+    for other in (KEPT.flip(0), KEPT[:, :2]):  # a backward pass between them
+        assert torch.equal(torch.autograd.grad(loss(KEPT), x)[0], wanted)
+        assert not torch.allclose(torch.autograd.grad(loss(other), x)[0], wanted)
+    first = loss(KEPT)
+    with torch.no_grad():
+        loss(KEPT.flip(0))
+    assert torch.equal(torch.autograd.grad(first, x)[0], wanted)
+    both = loss(KEPT) + loss(KEPT.flip(0))
+    with pytest.raises(ValueError, match="model must be called once between two backward passes"):
+        both.backward()
+
+
+def test_kept_patches_that_are_unknown() -> None:
+    drop = PatchDrop(KEPT)
+    places = KeptPatches(drop, PLACES)
+    with pytest.raises(ValueError, match="the kept patches are unknown"):
+        places(torch.zeros(2, 3, DIM))
+    for shape in ((2, 6, DIM), (7, DIM)):
+        with pytest.raises(ValueError, match="positions must have one row for each token"):
+            drop(torch.zeros(shape))
+    with pytest.raises(ValueError, match="positions must have shape"):
+        KeptPatches(drop, PLACES[:, 0])
 
 
 @pytest.mark.parametrize("places", [PLACES, PLACES.long(), PLACES.double()])

@@ -27,7 +27,13 @@ from stringlib.encoders.scaling import (
     yarn_attention_factor,
     yarn_by_index,
 )
-from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated, load_encoders
+from stringlib.interop.adapters import (
+    KeptPatches,
+    PatchPositions,
+    RotaryTables,
+    Rotated,
+    load_encoders,
+)
 from stringlib.positions import grid_positions
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -377,6 +383,48 @@ def test_each_picture_of_a_batch_has_positions_of_its_own() -> None:
     assert far(run(slice(1, 2), 10), after[1:, :10]) < 5e-6
     shapes[1] = [5, 2]
     assert far(run(slice(1, 2), 10), after[1:, :10]) > 1e-3
+
+
+class Chosen(nn.Module):
+    """Keep the tokens of these numbers."""
+
+    def __init__(self, kept: Tensor) -> None:
+        super().__init__()
+        self.kept = kept
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.gather(1, self.kept[..., None].expand(-1, -1, x.shape[-1]))
+
+
+@torch.no_grad()
+def test_a_model_of_timm_drops_patches() -> None:
+    """Those that are kept are rotated by their positions: as if the model had no others."""
+    sizes = {"img_size": (64, 96), "embed_dim": 64, "num_heads": 4, "depth": 2, "num_classes": 5}
+    create = other("timm").create_model
+    model = filled(create("vit_tiny_patch16_224", **sizes, patch_drop_rate=0.4))
+    encoder, places = random_encoder(coord_dim=2), grid_positions(4, 6, num_prefix=1)
+    pixels = random(2, 3, 64, 96).float()
+
+    def rotated(positions: Tensor | None = None) -> Any:
+        made = copy.deepcopy(model)
+        given = KeptPatches(made.patch_drop, places) if positions is None else positions
+        for block in made.blocks:
+            block.attn.qkv = Rotated(block.attn.qkv, encoder, given, heads=8)
+        return made
+
+    ours = rotated()
+    torch.manual_seed(3)
+    found = ours.train()(pixels)
+    torch.manual_seed(3)
+    kept = torch.argsort(torch.randn(2, 24), dim=-1)[:, :14] + 1
+    kept = torch.cat([torch.zeros(2, 1, dtype=torch.int64), kept], 1)
+    alone = rotated(places[kept])
+    alone.patch_drop = Chosen(kept)
+    assert far(found, alone(pixels)) < 5e-6
+    elsewhere = rotated(places[kept.flip(0)])
+    elsewhere.patch_drop = Chosen(kept)
+    assert far(found, elsewhere(pixels)) > 1e-3
+    assert far(ours.eval()(pixels), rotated(places)(pixels)) < 5e-6
 
 
 @torch.no_grad()

@@ -59,6 +59,17 @@ FEW = {
         "test_values_and_gradients_across_the_edges_of_tiles",
     ),
     "test_train_trouble.py": ("test_what_is_no_checkpoint_is_named_and_left",),
+    "test_wrappers.py": (
+        "test_wrapped_parts_give_the_values_and_gradients_of_bare_ones",
+        "test_a_sharded_model_of_one_process",
+        "test_replicas_have_the_values_and_gradients_of_the_model",
+        "test_hooks_run_and_change_nothing",
+        "test_gradients_of_each_sample_by_vmap",
+        "test_low_rank_adapters",
+        "test_offloaded_models",
+        "test_compiled_parts_give_the_values_and_gradients_of_bare_ones",
+        "test_a_compiled_step_of_decoding_is_compiled_once",
+    ),
     "test_universality.py": ("test_planes_and_frequencies_are_found_again",),
 }
 """Tests with many cases that take long together, by file."""

@@ -125,6 +125,10 @@ class FavorFeatures(FeatureMap):
     def redraw(self, generator: torch.Generator | None = None) -> None:
         """Resample W in place, so that buffers and parameters remain the same objects.
 
+        In training on several processes, pass a generator with the same seed in every process.
+        Otherwise each process draws another W. ``DistributedDataParallel`` replaces buffers by
+        those of the first process, but learned numbers would differ from then on.
+
         Args:
             generator: Random generator, which may be on another device than the module. Default:
                 the global generator.

@@ -144,9 +144,9 @@ class SSDDecay(TokenDecay):
 
     def log_decay(self, x: Tensor) -> Tensor:
         """Return one logarithm per token and head, ``(..., heads, seq, 1)``."""
-        step = nn.functional.softplus(self.to_step(x))
         # contiguous, because compiled code fails to view the gradient of softplus otherwise
-        return -(self.log_rate.exp() * step).mT.contiguous()[..., None]
+        step = nn.functional.softplus(self.to_step(x).mT.contiguous())
+        return -(self.log_rate.exp()[:, None] * step)[..., None]
 
 
 class LearnedDelta(ReplacingWeight):

@@ -305,9 +305,9 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Return the attention weights, ``(..., heads, seq, seq)``: rows attend to columns.
 
-        With a ``context`` they are ``(..., heads, seq, keys)``.
-        They are computed for every kind of layer in the same way, with unit vectors as values. In
-        training they are the weights after dropout.
+        With a ``context`` the shape is ``(..., heads, seq, keys)``. The weights of every kind of
+        layer are computed in the same way, with unit vectors as values. In training they are the
+        weights after dropout.
         """
         self._require(x, positions)
         other = self._context(x, context, context_positions, key_mask, context_mask)
@@ -364,7 +364,8 @@ class MultiHeadAttention(nn.Module):
         encoder = f", encoder={type(self.encoder).__name__}" if self.encoder is not None else ""
         heads = f"heads={self.heads}" + (f", kv_heads={self.kv_heads}" if self.group > 1 else "")
         window, dropout = (getattr(self.core, name, None) for name in ("window", "dropout"))
-        more = "" if window is None else f", window={window}"
+        more = "" if self.context_dim == self.dim else f", context_dim={self.context_dim}"
+        more += "" if window is None else f", window={window}"
         more += f", attention_dropout={dropout}" if dropout else ""
         return f"dim={self.dim}, {heads}, attention={kind}{encoder}, causal={self.causal}{more}"
 
@@ -424,15 +425,15 @@ class MultiHeadAttention(nn.Module):
             if not isinstance(state, ShiftedState):
                 raise TypeError(f"state must be a ShiftedState, got {type(state).__name__}")
             before, state = state
-        key_positions = None
+        named = {}
         if other is None:
             q, k, positions = projected(self, x, positions, state, document_ids)
             q, k = self._split(q), self._split(k)
         else:
-            context, key_positions, key_mask = other
+            context, at, key_mask = other
             q, k = self._split(self.to_q(x)), self._split(self.to_k(context))
             k = k.expand(*x.shape[:-2], *k.shape[-3:])
-            key_positions = self.core.located(k, key_positions, name="context_positions")
+            named["key_positions"] = self.core.located(k, at, name="context_positions")
         if self.shift is not None:
             k, last = self.shift(k, before=before, key_mask=key_mask, document_ids=document_ids)
         if self.log_temperature is not None:
@@ -449,7 +450,7 @@ class MultiHeadAttention(nn.Module):
             state=state,
             document_ids=document_ids,
             return_state=return_state,
-            key_positions=key_positions,
+            **named,
         )
         return out, after if after is None or last is None else ShiftedState(last, after)
 

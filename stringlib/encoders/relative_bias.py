@@ -21,6 +21,9 @@ class RelativeBias(Derived):
     the ratio of the weights of two keys by a factor that depends only on the positions of the query
     and the two keys, equation :eq:`eq-bias-ratio`.
 
+    The blocks of a model share their bias. With FSDP2 therefore give the bias to ``fully_shard``
+    before the blocks.
+
     Args:
         heads: Number of heads, each with a bias of its own.
     """

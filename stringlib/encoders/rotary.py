@@ -94,6 +94,10 @@ class RotaryEncoder(RotaryForm):
     over the processes yourself, because FSDP does not. The fixed frequencies of RoPE are computed
     from their base if a wrapper has rounded them.
 
+    If several blocks share an encoder with parameters, give it to ``fully_shard`` before the
+    blocks, and call ``register_fsdp_forward_method(encoder, "phases")``, because layers call this
+    method instead of ``forward``.
+
     Args:
         head_dim: Number of channels of a head.
         coord_dim: Number of coordinates of a position.

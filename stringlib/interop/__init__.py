@@ -9,12 +9,19 @@ that are followed by a norm, if :func:`~stringlib.interop.fold_norms.foldable` s
 possible. The rest of the package does not use this part.
 """
 
-from stringlib.interop.adapters import PatchPositions, RotaryTables, Rotated, load_encoders
+from stringlib.interop.adapters import (
+    KeptPatches,
+    PatchPositions,
+    RotaryTables,
+    Rotated,
+    load_encoders,
+)
 from stringlib.interop.convert import fold_qkv, to_layout
 from stringlib.interop.fold_norms import Folded, fold_norms, foldable
 
 __all__ = [
     "Folded",
+    "KeptPatches",
     "PatchPositions",
     "RotaryTables",
     "Rotated",

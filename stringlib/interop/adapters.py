@@ -335,8 +335,8 @@ class Rotated(nn.Module):
             head (grouped-query attention).
         positions: Positions of all tokens, ``(seq, coord_dim)``, or ``(batch, seq, coord_dim)`` if
             they differ between images; or a function that computes them from the tokens, such as
-            :class:`PatchPositions`. They are not in the ``state_dict``, and stay exact when the
-            model is converted to bfloat16.
+            :class:`PatchPositions` or :class:`KeptPatches`. They are not in the ``state_dict``, and
+            stay exact when the model is converted to bfloat16.
         heads: Number of heads of the output that are rotated, counted from the first. Default: all.
 
     Attributes:
@@ -580,7 +580,51 @@ class _RotaryWeight(Tensor):
         return found
 
 
-class PatchPositions:
+class _LatestCall:
+    """What hooks store in a call of a model, for the layers of the same call.
+
+    Gradient checkpointing computes layers again during the backward pass, when a later call may
+    have stored something else. During the backward pass :meth:`_stored` therefore returns what the
+    first call since the last backward pass has stored.
+
+    Attributes:
+        unknown: Error before the first call.
+        mixed: Error if checkpointed calls have stored different tensors.
+    """
+
+    unknown: str
+    mixed: str
+
+    def __init__(self) -> None:
+        self.latest: Tensor | None = None
+        # For the backward pass: what the first call since the last backward pass stored, whether a
+        # later call stored something else, and whether a backward pass has used it.
+        self.kept: Tensor | None = None
+        self.several, self.used = False, False
+
+    def _store(self, found: Tensor) -> None:
+        self.latest = found
+        # not needed when compiled, because the compiler itself handles recomputation
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            if self.kept is None or self.used:
+                self.kept, self.several, self.used = found, False, False
+            self.several = self.several or not torch.equal(self.kept, found)
+
+    def _stored(self) -> Tensor:
+        if self.latest is None:
+            raise ValueError(self.unknown)
+        backward = False
+        if not torch.compiler.is_compiling():
+            backward = torch._C._current_graph_task_id() >= 0
+        if not backward or self.kept is None:
+            return self.latest
+        if self.several:
+            raise ValueError(self.mixed)
+        self.used = True
+        return self.kept
+
+
+class PatchPositions(_LatestCall):
     """Positions of patches in a batch of images of different sizes (NaFlex models).
 
     Such a model passes the shape of each image to its embedding. A hook on the embedding stores
@@ -602,27 +646,28 @@ class PatchPositions:
         [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 0.0]]
     """
 
+    unknown = (
+        "the shapes of the images are unknown, because the embedding that was given to "
+        "PatchPositions has not been called yet. Call the whole model."
+    )
+    mixed = (
+        "with gradient checkpointing, the images must have the same shapes in all calls of the "
+        "model between two backward passes, got several shapes. Call backward() after each call of "
+        "the model."
+    )
+
     def __init__(self, module: nn.Module, argument: str) -> None:
+        super().__init__()
         signature = inspect.signature(module.forward)
         require_name("argument", argument, signature.parameters)
 
         self.argument = argument
-        self.shapes: Tensor | None = None  # shapes of the latest call
-        # For the backward pass: shapes of the first call since the last backward pass, whether
-        # a later call had other shapes, and whether a backward pass has used them.
-        self.kept: Tensor | None = None
-        self.several, self.used = False, False
         # a bound method, so that the hook of a copied model belongs to the copied object
         module.register_forward_pre_hook(self._remember, with_kwargs=True)
 
     def _remember(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-        self.shapes = torch.as_tensor(given[self.argument])
-        # not needed when compiled, because the compiler itself handles recomputation
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            if self.kept is None or self.used:
-                self.kept, self.several, self.used = self.shapes, False, False
-            self.several = self.several or not torch.equal(self.kept, self.shapes)
+        self._store(torch.as_tensor(given[self.argument]))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the row and column of each patch, ``(batch, seq, 2)``; padding is at (0, 0).
@@ -630,25 +675,89 @@ class PatchPositions:
         Args:
             x: Tokens, ``(batch, seq, channels)``. Only their shape and device are used.
         """
-        if self.shapes is None:
-            raise ValueError(
-                "the shapes of the images are unknown, because the embedding that was given to "
-                "PatchPositions has not been called yet. Call the whole model."
-            )
-        shapes, backward = self.shapes, False
-        if not torch.compiler.is_compiling():
-            backward = torch._C._current_graph_task_id() >= 0
-        if backward and self.kept is not None:
-            # gradient checkpointing recomputes layers during the backward pass, when shapes of
-            # other images may have been stored since
-            if self.several:
-                raise ValueError(
-                    "with gradient checkpointing, the images must have the same shapes in all "
-                    "calls of the model between two backward passes, got several shapes. Call "
-                    "backward() after each call of the model."
-                )
-            shapes, self.used = self.kept, True
-        rows, columns = shapes.to(x.device).unsqueeze(-1).unbind(1)
+        rows, columns = self._stored().to(x.device).unsqueeze(-1).unbind(1)
         index = torch.arange(x.shape[-2], device=x.device)
         cells = torch.stack([index // columns, index % columns], -1)
         return widen(cells * (index < rows * columns)[..., None])
+
+
+class KeptPatches(_LatestCall):
+    """Positions of the patches that a model keeps in training (patch dropout).
+
+    A model of timm with ``patch_drop_rate`` drops random patches of each image in its module
+    ``patch_drop``. Hooks on this module append the number of each token to its channels, and split
+    it off from the tokens that are kept. A call of this object returns the positions of these
+    tokens.
+
+    Args:
+        module: The module that drops patches: it selects tokens, ``(batch, seq, channels)``, and
+            returns them, or a tuple that begins with them. In evaluation it must keep all tokens.
+        positions: Positions of all tokens before some are dropped, ``(seq, coord_dim)``, with those
+            of a class token.
+
+    Example:
+        >>> from stringlib import CirculantSTRING
+        >>> from stringlib.positions import grid_positions
+        >>> class PatchDrop(nn.Module):  # model.patch_drop
+        ...     def forward(self, x):
+        ...         return x[:, [0, 3, 1]] if self.training else x
+        >>> drop, qkv = PatchDrop(), nn.Linear(64, 192)  # block.attn.qkv
+        >>> places = KeptPatches(drop, grid_positions(2, 2, num_prefix=1))
+        >>> qkv = Rotated(qkv, CirculantSTRING(16, coord_dim=2), places, heads=8)
+        >>> tokens = drop(torch.randn(8, 5, 64))
+        >>> qkv(tokens).shape, places(tokens)[0].tolist()
+        (torch.Size([8, 3, 192]), [[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    """
+
+    unknown = (
+        "the kept patches are unknown, because the module that was given to KeptPatches has not "
+        "been called yet. Call the whole model."
+    )
+    mixed = (
+        "with gradient checkpointing, the model must be called once between two backward passes "
+        "if patches are dropped, got several calls. Call backward() after each call of the model."
+    )
+
+    @checked
+    def __init__(self, module: nn.Module, positions: Positions[Tensor, "seq coord_dim"]) -> None:
+        super().__init__()
+        self.positions = positions.detach().clone()
+        # bound methods, so that the hooks of a copied model belong to the copied object
+        module.register_forward_pre_hook(self._append)
+        module.register_forward_hook(self._split_off)
+
+    def _append(self, module: nn.Module, given: Any) -> Any:
+        x, *others = given
+        count = len(self.positions)
+        if x.ndim != 3 or x.shape[1] != count:
+            raise ValueError(
+                f"positions must have one row for each token of shape (batch, seq, channels), got "
+                f"{count} rows for tokens of shape {tuple(x.shape)}"
+            )
+        if not module.training:
+            return None
+        number = torch.arange(count, device=x.device)
+        # integers up to 256 are exact in bfloat16
+        digits = torch.stack([number // 256, number % 256], -1).to(x.dtype)
+        return torch.cat([x, digits.expand(len(x), -1, -1)], -1), *others
+
+    def _split_off(self, module: nn.Module, given: Any, returned: Any) -> Any:
+        first = returned[0] if isinstance(returned, tuple) else returned
+        positions = widen(self.positions.to(first.device))
+        if not module.training:
+            self._store(positions)
+            return None
+        tokens, digits = first.split([first.shape[-1] - 2, 2], -1)
+        high, low = digits.detach().long().unbind(-1)
+        self._store(positions[256 * high + low])
+        return (tokens, *returned[1:]) if isinstance(returned, tuple) else tokens
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the positions of the tokens that were kept, ``(batch, seq, coord_dim)``.
+
+        In evaluation all images have the same, ``(seq, coord_dim)``.
+
+        Args:
+            x: Tokens, ``(batch, seq, channels)``. Only their device is used.
+        """
+        return self._stored().to(x.device)
