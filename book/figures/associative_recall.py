@@ -210,7 +210,7 @@ def match_threshold(pairs: int, score: float) -> Drawn:
     axes = layout(
         height=360,
         margin={"l": 54, "r": 14, "t": 44, "b": 92},
-        title_text=f"the right value wins from s = {found['needed']:.2f}:<br>{score:.2f} is {said}",
+        title_text=f"right value wins from {found['needed']:.2f}: {score:.2f} is {said}",
         xaxis=axis("score s of the match", 0, 6, dtick=1),
         yaxis=axis("share of the softmax weight", 0, 1.02, dtick=0.25),
     )

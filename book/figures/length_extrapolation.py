@@ -311,14 +311,14 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
             line(READ, found["curves"][i], COLOURS[name], label, hover=hover),
             dots([tokens], [found["here"][i]], COLOURS[name], hover=hover),
         ]
-        said.append(f"{label} {found['beyond'][i]:.0%}")
+        said.append(f"{label.partition(' (')[0]} {found['beyond'][i]:.0%}")
     wide = pick(found["wider"], "KERPLE’s curve is higher", "ALiBi’s curve is higher")
     told = ", ".join(said)
     ticks = [1, 8, 64, 512, 4096]
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"weight beyond {TRAINED}:<br>{told}",
+        title_text=f"weight beyond {TRAINED}: {told}",
         xaxis=axis("number of tokens n", 0, math.log10(LONGEST), type="log",
                    tickvals=[*ticks, LONGEST], ticktext=[f"{n:,}" for n in (*ticks, LONGEST)]),
         yaxis=axis("effective window (tokens)", 0, 4.2, type="log", tickvals=ticks),
@@ -394,6 +394,7 @@ def read_on(method: str, *, recorded: Seeds) -> Drawn:
     axes = layout(
         height=380,
         title_text=f"{NAMES[method]}:<br>{values[0]:.2f} at 64, {values[-1]:.2f} at 1,024",
+        title_y=0.95,  # plotly lifts a title of two lines
         xaxis=axis("bytes read", math.log10(58), math.log10(1130), type="log",
                    tickvals=LENGTHS, ticktext=[f"{n:,}" for n in LENGTHS]),
         yaxis=axis("bits per byte", 2, 5.8, dtick=1),
@@ -437,6 +438,7 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
     axes = layout(
         height=380,
         title_text=f"{NAMES[method]}:<br>{first} to position 64, {last} from 512 on",
+        title_y=0.95,  # plotly lifts a title of two lines
         xaxis=axis("position in the text", math.log10(6), math.log10(1130), type="log",
                    tickvals=[8, *LENGTHS[::2]], ticktext=["8", "64", "256", "1,024"]),
         yaxis=axis("bits per byte minus sliding window", _bent(-0.12), _bent(4),
