@@ -56,7 +56,7 @@ def one_of_each(dim: int, depth: int, *kinds: Mapping[str, Any]) -> MixedHeads:
         for kind in kinds
     ]
     for head in heads:
-        head.dim = dim
+        head.dim = head.context_dim = dim
         for name in ("to_q", "to_k", "to_v"):
             setattr(head, name, nn.Linear(dim, width, bias=False))
         head.to_out = nn.Linear(width, dim, bias=False)

@@ -220,15 +220,16 @@ class LanguageModel(Blocks):
             x = self.absolute(x, positions)
         after = []
         read = phases_of(self.blocks, positions, x)
+        packed = {} if document_ids is None else {"document_ids": document_ids}
         for i, (block, block_positions) in enumerate(zip(self.blocks, read, strict=True)):
             earlier = None if state is None else state[i]
             x, left = block(
                 x,
                 block_positions,
                 key_mask=key_mask,
-                document_ids=document_ids,
                 state=earlier,
                 return_state=return_state,
+                **packed,
             )
             after.append(left)
         if logits_to_keep is not None:
