@@ -11,7 +11,7 @@ positions, and both work without a layer::
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,26 @@ from stringlib.positions import grid_positions
 
 PARTS = ("features", "weight", "encoder", "roll", "rotate")
 """Attributes of a core that determine what it computes, and to which states it belongs."""
+
+
+class Given(NamedTuple):
+    """What a core is given besides queries, keys and values, after its checks.
+
+    Attributes:
+        at: What ``located`` returns for the queries.
+        key_at: The same for the keys; None if they are at the positions of the queries.
+        tokens: The tokens of the layer, or None.
+        key_mask: False for padding, or None.
+        state: The state of the earlier tokens, or None.
+        documents: The documents of packed sequences, or None.
+    """
+
+    at: Any
+    key_at: Any
+    tokens: Tensor | None
+    key_mask: Tensor | None
+    state: Any
+    documents: Documents | None
 
 
 class AttentionCore(nn.Module):
@@ -118,28 +138,14 @@ class AttentionCore(nn.Module):
                 f"key_positions must be given for {k.shape[-2]} keys and {q.shape[-2]} queries, "
                 "got None"
             )
-        out, after = self._attend(q, k, v, at, key_at, tokens, key_mask, state, documents)
+        given = Given(at, key_at, tokens, key_mask, state, documents)
+        out, after = self._attend(q, k, v, given)
         if documents is not None and after is not None:
             after = self._shortened(after, documents.last_length()) if return_state else None
         return out, None if after is None else self._labelled(after, state)
 
-    def _attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        at: Any,
-        key_at: Any,
-        tokens: Any,
-        key_mask: Any,
-        state: Any,
-        documents: Documents | None = None,
-    ) -> tuple[Tensor, Any]:
-        """Return outputs and state.
-
-        ``at`` and ``key_at`` are what :meth:`located` returns for queries and keys; ``key_at`` is
-        None if keys are at the positions of the queries.
-        """
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, given: Given) -> tuple[Tensor, Any]:
+        """Return outputs and state."""
         raise NotImplementedError
 
     @property
@@ -306,18 +312,10 @@ class LinearAttention(AttentionCore):
         return words + super()._description()
 
     def _attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        at: Any,
-        key_at: Any,
-        tokens: Any,
-        key_mask: Any,
-        state: Any,
-        documents: Documents | None = None,
+        self, q: Tensor, k: Tensor, v: Tensor, given: Given
     ) -> tuple[Tensor, LinearState | None]:
         """Apply positions and feature map, and return the weighted sums."""
+        at, key_at, tokens, key_mask, state, documents = given
         phi, encoder, weight = self.features, self.encoder, CONSTANT
         if self.weight is not None:
             tokens = q if tokens is None else tokens

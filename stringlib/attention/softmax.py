@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +12,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.core import AttentionCore, rotated
-from stringlib.documents import Documents, apart
+from stringlib.attention.core import AttentionCore, Given, rotated
+from stringlib.documents import apart
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import (
@@ -209,18 +208,10 @@ class SoftmaxAttention(AttentionCore):
         return f"softmax{super()._description()}"
 
     def _attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        at: Any,
-        key_at: Any,
-        tokens: Any,
-        key_mask: Any,
-        state: Any,
-        documents: Documents | None = None,
+        self, q: Tensor, k: Tensor, v: Tensor, given: Given
     ) -> tuple[Tensor, KeyValueCache | None]:
         """Rotate queries and keys or add the bias, and attend to the tokens of the cache too."""
+        at, key_at, _, key_mask, state, documents = given
         if at is not None:
             q, k = rotated(self.encoder, q, k, at, key_at, whole=False)
         before, cache = 0, None
