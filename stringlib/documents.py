@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stringlib.inputs import any_eager
+from stringlib.inputs import any_eager, can_inspect, common_shape, in_torch_func
+from stringlib.precision import widest
 from stringlib.spec import Count0, Floats, Indices, checked
 
 
@@ -41,6 +42,17 @@ class Documents(NamedTuple):
         """Return True for the pairs of tokens in different documents, ``(..., 1, n, n)``."""
         return apart(self.numbers, self.numbers)
 
+    def restarted(self, matrix: Tensor) -> Tensor:
+        """Return the weights of a matrix at the positions of the documents, 0 between documents.
+
+        Args:
+            matrix: w(i, j), ``(..., n, n)``.
+        """
+        at = self.positions.unsqueeze(-2)
+        pairs = (*common_shape(matrix.shape[:-2], at.shape[:-1]), *matrix.shape[-2:])
+        rows = matrix.expand(pairs).gather(-2, at[..., :, None].expand(pairs))
+        return rows.gather(-1, at[..., None, :].expand(pairs)).masked_fill(self.apart(), 0)
+
     def last_length(self) -> int:
         """Return the number of tokens of the last document, including those of a state.
 
@@ -61,7 +73,7 @@ class Documents(NamedTuple):
 @checked
 def documents_of(
     x: Floats[Tensor, "... heads n d"],
-    document_ids: Indices[Tensor, "...? n"],
+    document_ids: Indices[Tensor, "...? n"] | Documents,
     earlier: Count0 = 0,
 ) -> Documents:
     """Return the documents of packed sequences.
@@ -69,9 +81,12 @@ def documents_of(
     Args:
         x: Vectors of the tokens, ``(..., heads, n, d)``.
         document_ids: Integers, ``(..., n)``, equal for the tokens of a document, and larger for
-            later documents. On the CPU decreasing integers raise an error.
+            later documents; on the CPU decreasing integers raise an error. Or the documents
+            themselves, which are returned.
         earlier: Number of tokens of a state, which belong to the first document. Default: 0.
     """
+    if isinstance(document_ids, Documents):
+        return document_ids
     before, after = document_ids[..., :-1], document_ids[..., 1:]
     if any_eager(before, lambda x: x > after):
         raise ValueError(
@@ -82,6 +97,32 @@ def documents_of(
     index = torch.arange(starts.shape[-1], device=starts.device)
     first = torch.where(starts, index, -earlier).cummax(-1).values
     return Documents(starts.cumsum(-1), starts, -first, earlier)
+
+
+def token_positions(start: int | Tensor, count: int, device: torch.device | None = None) -> Tensor:
+    """Return the positions of tokens in the widest dtype, ``(count,)`` or ``(..., 1, count)``.
+
+    Args:
+        start: Position of the first token; for packed documents one number per token, to which the
+            index of the token is added, ``(..., 1, count)``.
+        count: Number of tokens.
+        device: Device of the result. Default: the default device of torch.
+    """
+    if isinstance(start, Tensor):
+        return start + torch.arange(count, dtype=widest(device), device=device)
+    return torch.arange(start, start + count, dtype=widest(device), device=device)
+
+
+def longest(start: int | Tensor, count: int) -> int:
+    """Return the largest position plus 1; 0 for packed documents that cannot be inspected.
+
+    The arguments are those of :func:`token_positions`.
+    """
+    if not isinstance(start, Tensor):
+        return start + count
+    if not start.numel() or not can_inspect(start) or in_torch_func():
+        return 0
+    return int(token_positions(start, count, start.device).max()) + 1
 
 
 def apart(queries: Tensor, keys: Tensor) -> Tensor:

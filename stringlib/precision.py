@@ -1,4 +1,4 @@
-"""Choice of the dtype of a computation: the widest of the device, or at least float32."""
+"""Dtypes: which one to compute in, and whether one represents given positions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stringlib.inputs import can_inspect
+
 HAS_FLOAT64 = {"cpu": True, "cuda": True, "meta": True, "mps": False}
 """Whether a type of device supports float64; ``mps`` is the GPU of Apple. Others are tried once."""
 
 LEAST = -1e30
 """Finite substitute for log 0 = −∞, because the difference −∞ − (−∞) is not a number."""
+
+
+LARGEST_ERROR = 1 / 128
+"""Largest rounding error of a position in half precision that is accepted."""
 
 
 def largest_exponent(dtype: torch.dtype) -> float:
@@ -74,3 +80,37 @@ def wide_parameter(*shape: int) -> nn.Parameter:
     1,000.
     """
     return nn.Parameter(torch.empty(*shape, dtype=at_least_float32(torch.get_default_dtype())))
+
+
+def require_exact(name: str, positions: Tensor) -> None:
+    """Raise ``ValueError`` if positions are not finite, or their dtype does not hold them.
+
+    Every position must be in the range in which the dtype, and float64, represents each integer. In
+    half precision, the rounding error of other numbers must also be small. The values are checked
+    only on the CPU, outside compiled code.
+    """
+    if not can_inspect(positions) or not positions.numel():
+        return
+    dtype, x = positions.dtype, positions.detach()
+    exact = 2 / torch.finfo(dtype).eps if dtype.is_floating_point else 2.0**53
+    try:
+        least, most = x.min().item(), x.max().item()  # a tenth of the time of aminmax
+    except RuntimeError:  # under vmap
+        return
+    half = dtype.is_floating_point and dtype.itemsize < 4
+    if not half and -exact <= least and most <= exact:
+        return
+    if not math.isfinite(least + most):
+        raise ValueError(f"{name} must be finite, got {least + most}")
+    fix = "Subtract an offset" if exact == 2.0**53 else "Pass them as integers or in float64"
+    if max(-least, most) > exact:
+        raise ValueError(
+            f"{name} must be within ±{exact:.0f} in {dtype}, because not every integer beyond is "
+            f"represented, got {max(least, most, key=abs):.10g}. {fix}."
+        )
+    rounded = x[(x != x.round()) & (x.abs() > LARGEST_ERROR * exact)]
+    if rounded.numel():
+        raise ValueError(
+            f"{name} must be integers in {dtype} beyond ±{LARGEST_ERROR * exact:g}, because other "
+            f"numbers are rounded too much, got {rounded[0].item():g}. {fix}."
+        )

@@ -44,36 +44,42 @@ import numbers
 import types
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-)
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import torch
 from torch import Tensor
 
-from stringlib.inputs import (
-    INTEGERS,
-    can_inspect,
-    common_shape,
-    hint_for,
-    kind_of,
-    require_log_decay,
-    require_name,
+from stringlib.annotations import (
+    PLAIN,
+    Array,
+    Count0,
+    Even,
+    Floats,
+    Indices,
+    LogDecays,
+    NotNegative,
+    Numbers,
+    Positions,
+    Positive,
+    Reals,
+    Scale,
+    Share,
+    Whole,
+    at_least,
 )
+from stringlib.inputs import INTEGERS, common_shape, hint_for, kind_of, require_name
 
-__all__ = ["Count0", "Even", "NotNegative", "Positive", "Scale", "Share", "Whole", "at_least"]
-__all__ += ["checked", "require"]
-# for a type checker, these names are imported
-__all__ += ["Floats", "Indices", "LogDecays", "Positions", "Reals"]
+__all__ = ["Count0", "Even", "NotNegative", "Numbers", "Positive", "Scale", "Share", "Whole"]
+__all__ += [
+    "Floats",
+    "Indices",
+    "LogDecays",
+    "Positions",
+    "Reals",
+    "at_least",
+    "checked",
+    "require",
+]
 
 DEVICE = "the device"
 """Key, among the sizes of a call, of the device of its tensors and of the first tensor's name."""
@@ -82,119 +88,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 Sizes = dict[str, Any]
 Test = Callable[[Any, Sizes], None]
 
-
-class Numbers(NamedTuple):
-    """The numbers that an annotation accepts: a description for errors, and a test."""
-
-    words: str
-    admits: Callable[[Any], bool]
-
-    def __repr__(self) -> str:
-        return repr(self.words)  # shown in signatures in the API reference
-
-
-class Array(NamedTuple):
-    """The tensors that an annotation accepts.
-
-    Attributes:
-        kind: Description of the accepted dtypes, for errors.
-        floats: Whether floating-point dtypes are accepted.
-        others: Test whether another dtype is accepted.
-        shape: The shape, one word for each dimension.
-        values: Check of the values, which raises an error, or None.
-    """
-
-    kind: str
-    floats: bool
-    others: Callable[[torch.dtype], bool]
-    shape: str
-    values: Callable[[str, Tensor], None] | None
-
-    def __repr__(self) -> str:
-        return repr(self.shape)
-
-
-def at_least(least: int) -> Any:
-    """Return the annotation for an integer of at least ``least``."""
-    return Annotated[int, Numbers(f"at least {least}", lambda x: x >= least)]
-
-
-PLAIN = {
-    int: at_least(1),
-    float: Annotated[float, Numbers("finite", lambda x: -math.inf < x < math.inf)],
-}
 # not checked; torch itself checks devices
 UNTESTED = (object, Any, inspect.Parameter.empty, torch.device)
-
-Count0 = Annotated[int, Numbers("at least 0", lambda x: x >= 0)]  # written out for mypy
-Even = Annotated[
-    int, Numbers("even and positive (channels rotate in pairs)", lambda x: x > 0 and x % 2 == 0)
-]
-Whole = Annotated[int, Numbers("an integer", lambda x: True)]
-Positive = Annotated[float, Numbers("positive and finite", lambda x: 0 < x < math.inf)]
-NotNegative = Annotated[float, Numbers("finite and at least 0", lambda x: 0 <= x < math.inf)]
-Scale = Annotated[float, Numbers("finite and at least 1", lambda x: 1 <= x < math.inf)]
-Share = Annotated[float, Numbers("between 0 and 1", lambda x: 0 <= x <= 1)]
-
-
-LARGEST_ERROR = 1 / 128
-"""Largest rounding error of a position in half precision that is accepted."""
-
-
-def require_exact(name: str, positions: Tensor) -> None:
-    """Raise ``ValueError`` if positions are not finite, or their dtype does not hold them.
-
-    Every position must be in the range in which the dtype, and float64, represents each integer. In
-    half precision, the rounding error of other numbers must also be small. The values are checked
-    only on the CPU, outside compiled code.
-    """
-    if not can_inspect(positions) or not positions.numel():
-        return
-    dtype, x = positions.dtype, positions.detach()
-    exact = 2 / torch.finfo(dtype).eps if dtype.is_floating_point else 2.0**53
-    try:
-        least, most = x.min().item(), x.max().item()  # a tenth of the time of aminmax
-    except RuntimeError:  # under vmap
-        return
-    half = dtype.is_floating_point and dtype.itemsize < 4
-    if not half and -exact <= least and most <= exact:
-        return
-    if not math.isfinite(least + most):
-        raise ValueError(f"{name} must be finite, got {least + most}")
-    fix = "Subtract an offset" if exact == 2.0**53 else "Pass them as integers or in float64"
-    if max(-least, most) > exact:
-        raise ValueError(
-            f"{name} must be within ±{exact:.0f} in {dtype}, because not every integer beyond is "
-            f"represented, got {max(least, most, key=abs):.10g}. {fix}."
-        )
-    rounded = x[(x != x.round()) & (x.abs() > LARGEST_ERROR * exact)]
-    if rounded.numel():
-        raise ValueError(
-            f"{name} must be integers in {dtype} beyond ±{LARGEST_ERROR * exact:g}, because other "
-            f"numbers are rounded too much, got {rounded[0].item():g}. {fix}."
-        )
-
-
-if TYPE_CHECKING:  # for a type checker, ``Floats[Tensor, shape]`` is a ``Tensor``
-    from typing import Annotated as Floats
-    from typing import Annotated as Indices
-    from typing import Annotated as LogDecays
-    from typing import Annotated as Positions
-    from typing import Annotated as Reals
-else:
-
-    class _Tensors:
-        def __init__(self, kind, floats, others, values=None):
-            self.dtypes, self.values = (kind, floats, others), values
-
-        def __getitem__(self, item):
-            return Annotated[item[0], Array(*self.dtypes, item[1], self.values)]
-
-    _FLOATS = "a floating-point tensor", True, lambda dtype: False
-    _REALS = "a tensor of real numbers", True, lambda t: not t.is_complex and t != torch.bool
-    _WHOLE = "a tensor of integers, int64 or int32", False, (torch.int64, torch.int32).__contains__
-    Floats, Reals, Indices = _Tensors(*_FLOATS), _Tensors(*_REALS), _Tensors(*_WHOLE)
-    LogDecays, Positions = _Tensors(*_FLOATS, require_log_decay), _Tensors(*_REALS, require_exact)
 
 
 def checked(function: F) -> F:

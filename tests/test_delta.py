@@ -46,6 +46,24 @@ def test_every_size_of_chunk_gives_the_recurrence(
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_huge_last_key_leaves_earlier_outputs_and_gradients(mode: str) -> None:
+    """Its product with a query overflows, and times a decay of 0 it would not be a number."""
+    plain = [x.float() for x in given(9)[:5]]
+    plain[0][..., :-1, :] *= 1e10
+    huge = [x.clone() for x in plain]
+    huge[1][..., -1, :] = 1e30
+
+    def results(given: list[Tensor]) -> list[Tensor]:
+        leaves = [x.detach().requires_grad_() for x in given]
+        out = delta_rule(*leaves, mode=mode)[0][..., :-1, :]
+        return [out, *(g[..., :8, :] for g in torch.autograd.grad(out.sum(), leaves[:3]))]
+
+    for found, wanted in zip(results(huge), results(plain), strict=True):
+        assert wanted.isfinite().all()
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_forgotten_state_is_gone_and_gradients_stay_finite(mode: str) -> None:
     q, k, v, beta, a, state = given(9)
     a[..., 4] = -torch.inf

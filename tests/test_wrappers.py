@@ -26,6 +26,7 @@ from stringlib import (
     LanguageModel,
     MultiHeadAttention,
     RoPE,
+    ViT,
     precision,
     softmax_attention,
 )
@@ -152,6 +153,34 @@ def test_layers_without_a_state_are_refused_also_in_wrappers():
         ValueError, match=r"batch_shape must be the size of the batch, got \(2, 3\)"
     ):
         model.init_state((2, 3))
+
+
+@pytest.mark.parametrize("wrapper", [Own, torch.compile])
+@pytest.mark.parametrize(
+    ("attention", "encoder", "part"),
+    [
+        ("softmax", "rope", "encoder"),
+        ("softmax", "t5", "encoder"),
+        ("relu", "t5", "weight"),
+        ("favor", "rope", "features"),
+        ("softmax", "learned", "absolute"),
+        ("softmax", "sinusoidal", "absolute"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_wrapper_around_a_part_is_refused(kind, attention, encoder, part, wrapper):
+    """It would hide the class of the part, and the part would be left out without a word."""
+    options = {"encoder": encoder, "attention": attention}
+    if kind == "text":
+        model: Any = LanguageModel(11, 16, 1, 2, length=8, **options)
+    else:
+        options["encoder"] = "axial" if encoder == "rope" else encoder
+        model = ViT(8, 4, 3, 16, 1, 2, **options)
+    owner = model if part == "absolute" else model.blocks[0].attention
+    wrapped = wrapper(getattr(owner, part))
+    message = rf"^{part} must be a .* or None, got {type(wrapped).__name__}"
+    with pytest.raises(TypeError, match=message):
+        setattr(owner, part, wrapped)
 
 
 @pytest.fixture

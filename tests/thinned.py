@@ -72,8 +72,6 @@ FEW = {
         "test_gradients_of_each_sample_by_vmap",
         "test_low_rank_adapters",
         "test_offloaded_models",
-        "test_compiled_parts_give_the_values_and_gradients_of_bare_ones",
-        "test_a_compiled_step_of_decoding_is_compiled_once",
     ),
     "test_universality.py": ("test_planes_and_frequencies_are_found_again",),
 }
@@ -130,6 +128,16 @@ LONG = {
     "test_packaging.py::test_the_package_imports_with_torch_alone": "starts a process",
     "test_encoder_contract.py::test_generated_code": "compiles to C++",
     "test_explorer.py::test_without_ipywidgets_the_figure_is_static": "starts a process",
+    "test_cross_attention.py::test_compiled_exported_and_batched": "compiles whole layers",
+    "test_dropout.py::test_a_model_is_one_graph_in_training": "compiles whole models",
+    "test_wrappers.py::test_a_compiled_step_of_decoding_is_compiled_once": "compiles whole models",
+    "test_wrappers.py::test_causal_random_features_are_exported_from_few_tokens":
+        "exports whole layers",
+    "test_wrappers.py::test_compiled_parts_give_the_values_and_gradients_of_bare_ones":
+        "compiles whole models",
+    "test_wrappers.py::test_features_that_are_drawn_with_one_seed_are_equal_in_two_processes":
+        "starts processes",
+    "test_wrappers.py::test_two_processes_have_the_gradients_of_one": "starts processes",
 }  # fmt: skip
 """Files and tests that the quick tier leaves out: why each can wait."""
 

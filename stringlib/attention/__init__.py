@@ -1,6 +1,5 @@
 """Attention: softmax, and the kernelised forms whose cost is linear in the sequence."""
 
-from stringlib.attention.core import LinearAttention
 from stringlib.attention.cosine import CosineWeight
 from stringlib.attention.decay import DecayWeight, decay_mask, decayed_sums
 from stringlib.attention.delta import DeltaWeight, delta_rule
@@ -12,6 +11,7 @@ from stringlib.attention.features import (
     ReLUFeatures,
 )
 from stringlib.attention.gate import Gate
+from stringlib.attention.kernelised import LinearAttention
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.ramp import FallingWeight, RampWeight

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stringlib.attention.core import AttentionCore, LinearAttention, side_of_rotation
+from stringlib.attention.core import AttentionCore
 from stringlib.attention.features import FeatureMap
+from stringlib.attention.kernelised import LinearAttention, side_of_rotation
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.roll import Roll
 from stringlib.attention.softmax import SoftmaxAttention
@@ -57,7 +58,7 @@ def make_core(
 
     Returns:
         A :class:`~stringlib.attention.softmax.SoftmaxAttention` for softmax, and otherwise a
-        :class:`~stringlib.attention.core.LinearAttention`.
+        :class:`~stringlib.attention.kernelised.LinearAttention`.
 
     Raises:
         ValueError: If a name is unknown, or if the parts cannot be combined.

@@ -2,8 +2,8 @@ r"""The core of an attention layer: what each head computes between the projecti
 
 A core takes queries, keys and values that are split into heads, and returns the outputs of the
 heads. :class:`~stringlib.attention.softmax.SoftmaxAttention` is softmax attention.
-:class:`LinearAttention` replaces the exponential of softmax by a feature map. Both apply the
-positions, and both work without a layer::
+:class:`~stringlib.attention.kernelised.LinearAttention` replaces the exponential of softmax by a
+feature map. Both apply the positions, and both work without a layer::
 
     core = LinearAttention(FavorFeatures(64), RoPE(64), CosineWeight(512))
     out, state = core(q, k, v)
@@ -11,20 +11,18 @@ positions, and both work without a layer::
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from stringlib.attention.features import FeatureMap
-from stringlib.attention.linear import CONSTANT, attend
 from stringlib.attention.roll import Roll
-from stringlib.attention.rotated_linear import rotated_linear_attention
-from stringlib.attention.weights import LinearState, PositionWeight, described
 from stringlib.documents import Documents, documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
-from stringlib.inputs import any_eager, require_kind_of_state, require_same_tokens
+from stringlib.inputs import require_kind_of_state, require_same_tokens
+from stringlib.moved import forward
+from stringlib.parts import HasParts
 from stringlib.positions import grid_positions
 
 PARTS = ("features", "weight", "encoder", "roll", "rotate")
@@ -51,7 +49,7 @@ class Given(NamedTuple):
     documents: Documents | None
 
 
-class AttentionCore(nn.Module):
+class AttentionCore(HasParts):
     """Base class of the two cores: positions of the tokens, and states.
 
     Args:
@@ -62,6 +60,7 @@ class AttentionCore(nn.Module):
         kind: Description of the parts, by which a core recognises its states.
     """
 
+    part_types: ClassVar = {"encoder": (RotaryEncoder, RelativeBias), "roll": (Roll,)}
     state_type: type[Any]
     encoder: RotaryEncoder | RelativeBias | None
     roll: Roll | None
@@ -81,7 +80,7 @@ class AttentionCore(nn.Module):
         tokens: Tensor | None = None,
         key_mask: Tensor | None = None,
         state: Any = None,
-        document_ids: Tensor | None = None,
+        document_ids: Tensor | Documents | None = None,
         return_state: bool = False,
         key_positions: Tensor | Phases | None = None,
     ) -> tuple[Tensor, Any]:
@@ -99,10 +98,11 @@ class AttentionCore(nn.Module):
                 computes its decays. Default: ``q``.
             key_mask: False for padding, ``(..., keys)`` or ``(..., heads, keys)``.
             state: The state of the earlier tokens. Default: None, there are no earlier tokens.
-            document_ids: Integers that increase from document to document, ``(..., n)``. No token
-                attends to another document. The first document continues ``state``. Softmax,
-                linear attention that is not causal and Toeplitz weights use an n × n mask.
-                Default: None, one document.
+            document_ids: Integers that increase from document to document, ``(..., n)``, or the
+                :class:`~stringlib.documents.Documents` that are made from them. No token attends
+                to another document. The first document continues ``state``. Softmax, linear
+                attention that is not causal and Toeplitz weights use an n × n mask. Default: None,
+                one document.
             return_state: If True, the state is also returned with ``document_ids``. It is that of
                 the last document alone, which must have the same number of tokens in each row.
                 Default: False, the state is None with ``document_ids``.
@@ -166,6 +166,11 @@ class AttentionCore(nn.Module):
                 expected = self.state_type.__name__
                 raise TypeError(f"state must be a {expected}, got {type(state).__name__}")
             require_kind_of_state(state.kind, self.kind)
+
+    @property
+    def unfit_for_context(self) -> str | None:
+        """What the core is that cannot attend to tokens of another sequence; None if it can."""
+        return "a causal layer" if self.causal else None
 
     def _shortened(self, state: Any, length: int) -> Any:
         """Return the state after packed documents as that of the last one, of this length."""
@@ -245,162 +250,6 @@ class AttentionCore(nn.Module):
         return own
 
 
-class LinearAttention(AttentionCore):
-    r"""Kernelised attention with positions and a position weight, :eq:`eq-linear-attention`.
-
-    The output of query i is :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the
-    same sum without :math:`v_j`. It is not divided if features may be negative, or if the weight is
-    a delta rule.
-
-    Args:
-        features: The feature map φ.
-        encoder: A rotary encoder; or a relative bias, whose exponential is then the weight; or
-            None.
-        weight: The position weight w, or a module that makes it from the tokens. Default: 1.
-        rotate: Where the rotary encoder is applied: ``"before"`` φ, to queries and keys, or
-            ``"after"`` φ, to the features, in the numerator only. Default: ``features.place``.
-        roll: Shifts features by their position, in place of an encoder.
-        causal: If True, a token attends only to itself and to earlier tokens.
-        grid: ``(rows, columns)`` of an image, whose positions are the default.
-
-    Example:
-        >>> from stringlib import CosineWeight, FavorFeatures, RoPE
-        >>> core = LinearAttention(FavorFeatures(64), RoPE(64), CosineWeight(512))
-        >>> out, _ = core(*torch.randn(3, 2, 6, 10, 64))
-        >>> out.shape
-        torch.Size([2, 6, 10, 64])
-    """
-
-    state_type = LinearState
-
-    def __init__(
-        self,
-        features: FeatureMap,
-        encoder: RotaryEncoder | RelativeBias | None = None,
-        weight: PositionWeight | None = None,
-        *,
-        rotate: str | None = None,
-        roll: Roll | None = None,
-        causal: bool = False,
-        grid: tuple[int, int] | None = None,
-    ) -> None:
-        if isinstance(encoder, RelativeBias):
-            if weight is not None:
-                raise ValueError(
-                    "weight must be None with a RelativeBias as encoder, because linear attention "
-                    f"uses the exponential of the bias as its weight, got {weight!r}"
-                )
-            from stringlib.attention.toeplitz import BiasWeight
-
-            weight, encoder = BiasWeight(encoder), None
-        super().__init__(causal, grid)
-        self.features, self.roll, self.encoder = features, roll, encoder
-        self.rotate = "roll" if roll is not None else side_of_rotation(encoder, features, rotate)
-        self.weight = None if weight is None else self._adopted(weight)
-        self.kind = self._description()
-
-    @property
-    def has_state(self) -> bool:
-        """Whether the core can continue from the state that earlier tokens left."""
-        recurrent = self.weight is None or self.weight.has_state
-        return self.causal and self.rotate != "after" and recurrent
-
-    def _description(self) -> str:
-        """Return ``kind`` for the parts that the core has now."""
-        parts = (self.features, self.weight, self.roll)
-        words = " with ".join(described(p) for p in parts if p is not None)
-        return words + super()._description()
-
-    def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, given: Given
-    ) -> tuple[Tensor, LinearState | None]:
-        """Apply positions and feature map, and return the weighted sums."""
-        at, key_at, tokens, key_mask, state, documents = given
-        phi, encoder, weight = self.features, self.encoder, CONSTANT
-        if self.weight is not None:
-            tokens = q if tokens is None else tokens
-            weight = self.weight(tokens) if key_mask is None else self.weight(tokens, key_mask)
-        if phi.scale != 1:
-            q, k = q * phi.scale, k * phi.scale
-        if self.rotate == "before" and at is not None:
-            # R(r)x itself: the outer basis cancels in a product, but not in a feature
-            q, k = rotated(encoder, q, k, at, key_at, whole=True)
-        group = q.shape[-3] // k.shape[-3]
-        if group > 1:
-            k, v = (y.repeat_interleave(group, -3) for y in (k, v))
-        # the stabiliser of phi(k) depends on later keys and on padding; these scales do not
-        phi_k, scale = phi.scaled_keys(k)
-        phi_q = phi(q)
-        keys: dict[str, Any] = {"key_scale": scale, "key_mask": key_mask}
-        if self.rotate == "after" and isinstance(encoder, RotaryEncoder):
-            keys |= {"key_positions": key_at, "numerator_only": True}
-            if documents is not None:
-                keys["document_ids"] = documents.numbers
-            out = rotated_linear_attention(
-                phi_q, phi_k, v, encoder, at, weight, self.causal, **keys
-            )
-            return out, None
-        if self.roll is not None:
-            phi_q, phi_k = (
-                self.roll(phi_q, phi_k, at)
-                if key_at is None
-                else (self.roll.rotate(phi_q, at), self.roll.rotate(phi_k, key_at))
-            )
-        normalize = phi.nonnegative and weight.normalized
-        keys["documents"] = documents
-        return attend(
-            phi_q, phi_k, v, weight, self.causal, state=state, normalize=normalize, **keys
-        )
-
-    def require_state(self, state: Any) -> None:
-        """Raise unless the core has a state, and ``state`` is None or one of its kind."""
-        if self.causal and self.rotate != "after" and not self.has_state:
-            argument = "return_state must be False" if state is None else "state must be None"
-            raise ValueError(
-                f"{argument} for {type(self.weight).__name__}, which has no state, "
-                f"got {True if state is None else 'one'}"
-            )
-        super().require_state(state)
-        own = None if state is None or state.drawn is None else self.features.drawn()
-        if own is not None and any_eager(own, lambda x: x != state.drawn.to(x)):
-            raise ValueError(
-                "state: the random features of this layer are not those that made the state. "
-                "Begin with state=None after features.redraw(), and continue a state only in the "
-                "layer that returned it"
-            )
-
-    def _labelled(self, after: Any, before: Any) -> LinearState:
-        """Return the state after the tokens with what the core recognises it by."""
-        drawn = self.features.drawn() if before is None else before.drawn
-        if before is None and drawn is not None:
-            drawn = drawn.clone().expand(*after.sums.shape[:-2], -1)
-        state: LinearState = after._replace(kind=self.kind, drawn=drawn)
-        return state
-
-    def _adopted(self, weight: PositionWeight) -> PositionWeight:
-        """Return the weight, or raise if it cannot be combined with the other parts."""
-        if "_parameters" not in vars(weight):  # a class whose constructor does not call super()
-            nn.Module.__init__(weight)
-        for name, tensor in weight.named_buffers():
-            if tensor.requires_grad:
-                raise ValueError(
-                    f"weight must not depend on another module's parameters, got {name} with "
-                    f"requires_grad. Pass {type(weight).__name__}(nn.Parameter({name})) to train "
-                    f"it, or pass a bias from which {name} is computed as encoder."
-                )
-        if weight.causal_only and not self.causal:
-            raise ValueError(
-                f"causal must be True with the weight {type(weight).__name__}, which is defined "
-                "for earlier keys only, got False"
-            )
-        if self.rotate in ("after", "roll") and not weight.rotatable:
-            raise ValueError(
-                f"rotate must be 'before' with the weight {type(weight).__name__}, because its "
-                f"features must not be mixed with each other, got {self.rotate!r}"
-            )
-        return weight
-
-
 def rotated(
     encoder: Any,
     q: Tensor,
@@ -437,20 +286,4 @@ def rotated(
     return (q.transpose(-4, -3).flatten(-4, -3), k.squeeze(-4)) if grouped else (q, k)
 
 
-def side_of_rotation(encoder: Any, features: FeatureMap, rotate: str | None) -> str | None:
-    """Return on which side of the feature map an encoder, or its name, is applied."""
-    if encoder is None:
-        return None
-    if rotate == "after" and not features.nonnegative:
-        raise ValueError(
-            f"rotate must be None or 'before' with {type(features).__name__}, because 'after' "
-            "needs features that are not negative, got 'after'"
-        )
-    rotate = rotate or features.place
-    if rotate is None:
-        raise ValueError(
-            f"rotate must be 'before' or 'after' with {type(features).__name__}, got None. With "
-            "'before', a score depends on more than the offset of two tokens; with 'after', "
-            "weights may be negative."
-        )
-    return rotate
+__getattr__ = forward(__name__, "stringlib.attention.kernelised", "LinearAttention")

@@ -11,9 +11,8 @@ from stringlib.attention.weights import (
     Factors,
     PositionWeight,
     copies,
-    longest,
-    token_positions,
 )
+from stringlib.documents import longest, token_positions
 from stringlib.precision import at_least_float32
 from stringlib.spec import Count0, Floats, Positive, checked
 

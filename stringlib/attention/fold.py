@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.softmax import SoftmaxAttention
-from stringlib.documents import documents_of
+from stringlib.documents import Documents
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.folding import additions, additions_to_weight, require_foldable
 from stringlib.precision import at_least_float32, without_autocast
 
 
 def projected(
-    layer: Any, x: Tensor, positions: Any, state: Any, document_ids: Tensor | None = None
+    layer: Any, x: Tensor, positions: Any, state: Any, documents: Documents | None = None
 ) -> tuple[Tensor, Tensor, Any]:
     """Project the tokens to queries and keys, in the basis of the encoder if that is faster.
 
@@ -30,7 +30,7 @@ def projected(
         x: Tokens, ``(..., seq, dim)``.
         positions: Positions of the tokens, phases of the encoder, or None.
         state: The state of the earlier tokens, or None.
-        document_ids: The documents of the tokens, ``(..., seq)``, or None.
+        documents: The documents of packed sequences, or None.
 
     Returns:
         Queries, ``(..., seq, heads * head_dim)``, keys, ``(..., seq, kv_heads * head_dim)``, and
@@ -41,10 +41,7 @@ def projected(
         return layer.to_q(x), layer.to_k(x), positions
     if state is not None:
         layer.core.require_state(state)
-    heads, documents = x.unsqueeze(-3), None
-    if document_ids is not None:
-        documents = documents_of(heads, document_ids, 0 if state is None else state.length)
-    at = layer.core.located(heads, positions, state, documents)
+    at = layer.core.located(x.unsqueeze(-3), positions, state, documents)
     basis = at.basis
     # phases of another encoder have other shapes; the core will raise an error
     fits = basis is not None and basis.shape[-1] == layer.head_dim

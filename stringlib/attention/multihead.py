@@ -11,19 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
+from stringlib.attention.context import Context, context_of, require_fitting_positions
 from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, projected
 from stringlib.attention.gate import Gate
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.weights import LinearState, PositionWeight
+from stringlib.documents import documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import (
     is_offloaded,
-    per_head,
     require_like_weight,
-    require_places,
     require_split,
 )
 from stringlib.kernels.features import unit
@@ -119,8 +119,8 @@ class MultiHeadAttention(nn.Module):
         to_q: The projection :math:`W_q`, an ``nn.Linear``. So are ``to_k``, ``to_v`` and
             ``to_out``.
         core: The :class:`~stringlib.attention.softmax.SoftmaxAttention` or
-            :class:`~stringlib.attention.core.LinearAttention` between the projections. Its parts
-            are attributes of the layer too, and can be replaced there:
+            :class:`~stringlib.attention.kernelised.LinearAttention` between the projections. Its
+            parts are attributes of the layer too, and can be replaced there:
         features: The feature map; None for softmax.
         encoder: The rotary encoder, the bias of softmax, or None.
         roll: The roll of the features, or None.
@@ -277,12 +277,18 @@ class MultiHeadAttention(nn.Module):
                 state, or if ``state`` comes from another kind of layer.
         """
         self._require(x, positions)
-        if return_state:
+        if return_state and state is None:  # before anything is computed
             self.core.require_state(None)
-        other = self._context(x, context, context_positions, key_mask, context_mask)
-        if other is not None and document_ids is not None:
-            raise ValueError("document_ids must be None with context, got a tensor")
-        v = self._split(self.to_v(x if context is None else context))
+        other = context_of(
+            self,
+            x,
+            context,
+            context_positions,
+            context_mask,
+            key_mask=key_mask,
+            document_ids=document_ids,
+        )
+        v = self._split(self.to_v(x if other is None else other.tokens))
         out, after = self._attended(
             x, v, positions, key_mask, state, document_ids, return_state, other
         )
@@ -310,7 +316,15 @@ class MultiHeadAttention(nn.Module):
         weights after dropout.
         """
         self._require(x, positions)
-        other = self._context(x, context, context_positions, key_mask, context_mask)
+        other = context_of(
+            self,
+            x,
+            context,
+            context_positions,
+            context_mask,
+            key_mask=key_mask,
+            document_ids=document_ids,
+        )
         n = (x if context is None else context).shape[-2]
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
@@ -341,9 +355,8 @@ class MultiHeadAttention(nn.Module):
         lead = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
         weight = next(self.parameters())
         nothing = weight.new_zeros(*lead, 0, self.dim)
-        _, state = self(nothing, return_state=True)
-        made: State = state if max_length is None else with_room(state, max_length)
-        return made
+        state: State = self(nothing, return_state=True)[1]
+        return state if max_length is None else state.with_room(max_length)
 
     def folded(self) -> MultiHeadAttention:
         """Return a copy with the basis of the encoder merged into the projections, :eq:`eq-fold`.
@@ -414,12 +427,14 @@ class MultiHeadAttention(nn.Module):
         state: Any = None,
         document_ids: Tensor | None = None,
         return_state: bool = False,
-        other: tuple[Tensor, Any, Tensor | None] | None = None,
+        other: Context | None = None,
     ) -> tuple[Tensor, Any]:
-        """Return the outputs of the heads, ``(..., heads, seq, d_v)``, and the state or None.
-
-        ``other`` is the context with its positions and mask, or None.
-        """
+        """Return the outputs of the heads, ``(..., heads, seq, d_v)``, and the state or None."""
+        documents = None
+        if document_ids is not None:
+            # a state of another type, without a length, is refused by the core
+            earlier = getattr(state, "length", 0)
+            documents = documents_of(x.unsqueeze(-3), document_ids, earlier)
         before = last = None
         if self.shift is not None and state is not None:
             if not isinstance(state, ShiftedState):
@@ -427,15 +442,14 @@ class MultiHeadAttention(nn.Module):
             before, state = state
         named = {}
         if other is None:
-            q, k, positions = projected(self, x, positions, state, document_ids)
+            q, k, positions = projected(self, x, positions, state, documents)
             q, k = self._split(q), self._split(k)
         else:
-            context, at, key_mask = other
-            q, k = self._split(self.to_q(x)), self._split(self.to_k(context))
-            k = k.expand(*x.shape[:-2], *k.shape[-3:])
-            named["key_positions"] = self.core.located(k, at, name="context_positions")
+            q, k = self._split(self.to_q(x)), self._split(self.to_k(other.tokens))
+            k, key_mask = k.expand(*x.shape[:-2], *k.shape[-3:]), other.mask
+            named["key_positions"] = self.core.located(k, other.positions, name="context_positions")
         if self.shift is not None:
-            k, last = self.shift(k, before=before, key_mask=key_mask, document_ids=document_ids)
+            k, last = self.shift(k, before=before, key_mask=key_mask, document_ids=documents)
         if self.log_temperature is not None:
             # so that qᵀk/√d is τ cos(q, k)
             norm = ((self.log_temperature / 2).exp() * self.head_dim**0.25)[:, None, None]
@@ -448,59 +462,11 @@ class MultiHeadAttention(nn.Module):
             tokens=x,
             key_mask=key_mask,
             state=state,
-            document_ids=document_ids,
+            document_ids=documents,
             return_state=return_state,
             **named,
         )
         return out, after if after is None or last is None else ShiftedState(last, after)
-
-    def _context(
-        self,
-        x: Tensor,
-        context: Tensor | None,
-        positions: Tensor | Phases | None,
-        key_mask: Tensor | None,
-        context_mask: Tensor | None,
-    ) -> tuple[Tensor, Any, Tensor | None] | None:
-        """Return the context with its positions and mask, or None, or raise if it does not fit."""
-        if context is None:
-            if self.context_dim != self.dim:
-                raise ValueError(
-                    f"context must be given to a layer with context_dim = {self.context_dim}, "
-                    "got None"
-                )
-            if positions is not None or context_mask is not None:
-                name = "context_mask" if positions is None else "context_positions"
-                raise ValueError(f"{name} must be None without context, got one. Give context too.")
-            return None
-        if key_mask is not None:
-            raise ValueError(
-                "key_mask must be None with context, whose tokens are the keys, got a tensor of "
-                f"shape {tuple(key_mask.shape)}. Give context_mask."
-            )
-        unfit = self._unfit_for_context()
-        if unfit is not None:
-            raise ValueError(
-                f"context must be None for {unfit}, got a tensor of shape {tuple(context.shape)}. "
-                "Use another layer for cross-attention."
-            )
-        require_like_weight("context", context, self.to_k)
-        _require_positions(x, "context_positions", positions)
-        if context_mask is not None:
-            shape = (*x.shape[:-2], self.heads, context.shape[-2])
-            per_head(context_mask, shape, x.device, "context_mask")
-        return context, positions, context_mask
-
-    def _unfit_for_context(self) -> str | None:
-        """Return what a layer is that cannot attend to a context, or None if it can."""
-        if self.causal:
-            return "a causal layer"
-        if getattr(self.core, "window", None) is not None:
-            return "a layer with a window"
-        weight = self.weight
-        if weight is not None and type(weight).forward is not PositionWeight.forward:
-            return f"the weight {type(weight).__name__}, which is made for tokens of one sequence"
-        return None
 
     def _require(self, x: Tensor, positions: Tensor | Phases | None) -> None:
         """Raise unless tokens fit the projections, and positions fit the tokens."""
@@ -511,22 +477,7 @@ class MultiHeadAttention(nn.Module):
                 "uses their parameters together, got parameters on meta. Pass "
                 "preload_module_classes=['MultiHeadAttention'] to cpu_offload."
             )
-        _require_positions(x, "positions", positions)
-
-
-def _require_positions(x: Tensor, name: str, positions: Tensor | Phases | None) -> None:
-    """Raise unless the leading dimensions of positions or phases expand to those of ``x``."""
-    if isinstance(positions, Phases):
-        require_places("x", x, positions.cos_sin, own=4, what=name)
-    elif positions is not None:
-        require_places("x", x, positions, what=name)
-
-
-def with_room(state: Any, tokens: int) -> Any:
-    """Return the state with memory for so many tokens, if it is a cache."""
-    if isinstance(state, ShiftedState):
-        return state._replace(rest=with_room(state.rest, tokens))
-    return state.with_room(tokens) if isinstance(state, KeyValueCache) else state
+        require_fitting_positions("positions", positions, x)
 
 
 def _with_norm(x: Tensor, norm: Tensor) -> Tensor:

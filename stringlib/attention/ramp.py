@@ -12,9 +12,8 @@ from stringlib.attention.weights import (
     Factors,
     PositionWeight,
     copies,
-    longest,
-    token_positions,
 )
+from stringlib.documents import longest, token_positions
 from stringlib.spec import Count0, Positive, checked
 
 HIGHEST_DEGREE = 8  # of FallingWeight: float32 errors are then 1e-4 of the largest weight

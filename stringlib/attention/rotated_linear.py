@@ -10,14 +10,13 @@ from torch import Tensor
 from stringlib.attention.linear import (
     CONSTANT,
     attend,
-    moderate_rows,
     packed,
     prepared,
     require_fitting,
-    require_no_signs,
-    where_has_gradient,
 )
+from stringlib.attention.quotient import moderate_rows, require_no_signs, where_has_gradient
 from stringlib.attention.weights import PositionWeight
+from stringlib.documents import Documents
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import all_eager, any_eager
 from stringlib.precision import largest_exponent, without_autocast
@@ -45,7 +44,7 @@ def rotated_linear_attention(
     mode: str | None = None,
     key_scale: Floats[Tensor, "...? heads? keys"] | None = None,
     key_mask: Tensor | None = None,
-    document_ids: Indices[Tensor, "...? keys"] | None = None,
+    document_ids: Indices[Tensor, "...? keys"] | Documents | None = None,
     key_positions: Tensor | Phases | None = None,
 ) -> Tensor:
     r"""Return the output of linear attention whose features are rotated by their positions.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.weights import LinearState
-from stringlib.documents import documents_of
+from stringlib.documents import Documents, documents_of
 from stringlib.inputs import per_head
 from stringlib.spec import Floats, Indices, checked
 
@@ -29,6 +29,10 @@ class ShiftedState(NamedTuple):
     def length(self) -> int:
         """Number of tokens so far."""
         return self.rest.length
+
+    def with_room(self, tokens: int) -> ShiftedState:
+        """Return the state with memory for so many tokens, if ``rest`` is a cache."""
+        return self._replace(rest=self.rest.with_room(tokens))
 
 
 class KeyShift(nn.Module):
@@ -66,7 +70,7 @@ class KeyShift(nn.Module):
         before: Floats[Tensor, "... self.heads 1 d"] | None = None,
         key_mask: Tensor | None = None,
         *,
-        document_ids: Indices[Tensor, "...? n"] | None = None,
+        document_ids: Indices[Tensor, "...? n"] | Documents | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the mixed keys, and the last key before mixing.
 
@@ -76,9 +80,10 @@ class KeyShift(nn.Module):
                 Default: None, a key of 0.
             key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. A key of padding
                 is replaced by 0.
-            document_ids: Integers that increase from document to document, ``(..., seq)``. The
-                previous key of the first token of a document is 0; that of the first token of all
-                is ``before``. Default: None, one document.
+            document_ids: Integers that increase from document to document, ``(..., seq)``, or the
+                :class:`~stringlib.documents.Documents` that are made from them. The previous key of
+                the first token of a document is 0; that of the first token of all is ``before``.
+                Default: None, one document.
 
         Returns:
             Mixed keys, in the shape and dtype of ``k``, and the last key before mixing,

@@ -203,6 +203,12 @@ class SoftmaxAttention(AttentionCore):
         self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
         self.kind = self._description()
 
+    @property
+    def unfit_for_context(self) -> str | None:
+        """What the core is that cannot attend to tokens of another sequence; None if it can."""
+        window = None if self.window is None else "a layer with a window"
+        return super().unfit_for_context or window
+
     def _description(self) -> str:
         """Return ``kind`` for the parts that the core has now."""
         return f"softmax{super()._description()}"

@@ -22,13 +22,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
+from stringlib.attention.scales import common_scale, shrinking
 from stringlib.derived import Derived
 from stringlib.documents import Documents
-from stringlib.inputs import can_inspect, common_shape, expands, in_torch_func
-from stringlib.kernels.recurrence import MODES, PLAIN_CHUNK, causal_sums, in_chunks
-from stringlib.precision import LEAST, widest
+from stringlib.inputs import common_shape, expands
+from stringlib.kernels.recurrence import MODES, causal_sums
 from stringlib.spec import Count0, checked
 
 
@@ -61,6 +60,10 @@ class LinearState(NamedTuple):
     length: int
     kind: str = ""
     drawn: Tensor | None = None
+
+    def with_room(self, tokens: int) -> LinearState:
+        """Return the state itself, whose size does not depend on the number of tokens."""
+        return self
 
 
 class Factors(NamedTuple):
@@ -252,7 +255,7 @@ class PositionWeight(Derived, ABC):
         self._require_plain(mode, state)
         matrix = self.matrix(phi_q.shape[-2], phi_k.shape[-2]).to(phi_q)
         if documents is not None:
-            matrix = _by_document(matrix, documents)
+            matrix = documents.restarted(matrix)
         scores = (phi_q @ phi_k.mT) * matrix
         common = None
         if key_scale is not None:
@@ -315,44 +318,6 @@ def copies(phi: Tensor, table: Tensor) -> Tensor:
     return (table.to(phi.dtype).unsqueeze(-1) * phi.unsqueeze(-2)).flatten(-2)
 
 
-def token_positions(start: int | Tensor, count: int, device: torch.device | None = None) -> Tensor:
-    """Return the positions of tokens in the widest dtype, ``(count,)`` or ``(..., 1, count)``.
-
-    Args:
-        start: As for :meth:`PositionWeight.factors`.
-        count: Number of tokens.
-        device: Device of the result. Default: the default device of torch.
-    """
-    if isinstance(start, Tensor):
-        return start + torch.arange(count, dtype=widest(device), device=device)
-    return torch.arange(start, start + count, dtype=widest(device), device=device)
-
-
-def longest(start: int | Tensor, count: int) -> int:
-    """Return the largest position plus 1; 0 for packed documents that cannot be inspected.
-
-    The arguments are those of :func:`token_positions`.
-    """
-    if not isinstance(start, Tensor):
-        return start + count
-    if not start.numel() or not can_inspect(start) or in_torch_func():
-        return 0
-    return int(token_positions(start, count, start.device).max()) + 1
-
-
-def _by_document(matrix: Tensor, documents: Documents) -> Tensor:
-    """Return the weights of a matrix at the positions of packed documents, 0 between them.
-
-    Args:
-        matrix: w(i, j), ``(..., n, n)``.
-        documents: The documents.
-    """
-    at = documents.positions.unsqueeze(-2)
-    pairs = (*common_shape(matrix.shape[:-2], at.shape[:-1]), *matrix.shape[-2:])
-    rows = matrix.expand(pairs).gather(-2, at[..., :, None].expand(pairs))
-    return rows.gather(-1, at[..., None, :].expand(pairs)).masked_fill(documents.apart(), 0)
-
-
 def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
     """Return (q kᵀ) u or q (kᵀ u), whichever is cheaper; ``"parallel"`` asks for the first."""
     queries, (keys, m), width = q.shape[-2], k.shape[-2:], u.shape[-1]
@@ -364,90 +329,6 @@ def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
     # u is transposed first, so that its column of ones becomes a row; as a further column it would
     # add a sixth to the time of the product
     return q @ (u.mT @ k).mT
-
-
-def common_scale(
-    key_scale: Tensor,
-    causal: bool,
-    before: Tensor | None = None,
-    documents: Documents | None = None,
-) -> Tensor:
-    """Return c, the largest scale of the keys to which each query attends.
-
-    Args:
-        key_scale: The logarithms s, ``(..., n)`` with n ≥ 1; −∞ for padding.
-        causal: If True, query i attends only to the keys 0 … i.
-        before: c after the earlier tokens, ``(...)``. Default: None, there are none.
-        documents: The documents of packed sequences. Default: None, one document.
-
-    Returns:
-        The running maximum, ``(..., n)``, if causal, and otherwise the maximum over all keys,
-        ``(..., 1)``. For packed documents it is the maximum within a document, ``(..., n)``. It is
-        −1e30 where all scales are −∞.
-    """
-    key_scale = key_scale.detach()  # a common factor cancels, so it needs no gradient
-    if documents is not None:
-        if causal:
-            return _maximum_in_documents(key_scale, before, documents).clamp(min=LEAST)
-        own = key_scale.unsqueeze(-2).masked_fill(documents.apart(), -math.inf)
-        return own.amax(-1).clamp(min=LEAST)
-    if not causal:
-        return key_scale.amax(-1, keepdim=True).clamp(min=LEAST)
-    if before is not None and key_scale.shape[-1] == 1:  # one token: no running maximum
-        return torch.maximum(key_scale, before[..., None].to(key_scale.dtype))
-    common = _running_maximum(key_scale).clamp(min=LEAST)
-    return common if before is None else torch.maximum(common, before[..., None].to(common.dtype))
-
-
-def _running_maximum(x: Tensor) -> Tensor:
-    """Return the maximum of each entry and all earlier ones along the last dimension."""
-    if not torch.compiler.is_exporting():
-        return x.cummax(-1).values
-    # ONNX has no running maximum. In two levels, because one matrix would have n² entries.
-    (chunks,) = in_chunks(PLAIN_CHUNK, x.unsqueeze(-1))
-    chunks = chunks.squeeze(-1)
-    within = _largest_before(chunks, 1)
-    before = _largest_before(chunks.amax(-1), 0)
-    return torch.maximum(within, before.unsqueeze(-1)).flatten(-2)[..., : x.shape[-1]]
-
-
-def _largest_before(x: Tensor, own: int) -> Tensor:
-    """Return the maximum of all earlier entries, and of the entry itself if ``own`` is 1."""
-    n = x.shape[-1]
-    later = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(own)
-    return x.unsqueeze(-2).masked_fill(later, -torch.inf).amax(-1)
-
-
-def _maximum_in_documents(key_scale: Tensor, before: Tensor | None, documents: Documents) -> Tensor:
-    """Return the running maximum, ``(..., n)``, which restarts in each document.
-
-    The arguments are those of :func:`common_scale`.
-    """
-    number, n = documents.numbers.unsqueeze(-2), key_scale.shape[-1]
-    if before is not None:  # like a first key of the first document
-        key_scale = torch.cat([before[..., None].to(key_scale.dtype), key_scale], -1)
-        number = pad(number, (1, 0))
-    # Each key gets an integer by which keys are ordered first by document and then by scale. So the
-    # running maximum of these integers never refers to an earlier document.
-    ordered, order = key_scale.sort(-1)
-    count = key_scale.shape[-1]
-    top = (number * count + order.argsort(-1)).cummax(-1).values % count
-    return ordered.expand(top.shape).gather(-1, top)[..., -n:]
-
-
-def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
-    """Return the logarithms of the decay by which the state shrinks when c grows, ``(..., n)``.
-
-    Args:
-        common: c, ``(..., n)``.
-        before: c after the earlier tokens, ``(...)``. Default: None, there are none.
-    """
-    first = common[..., :1] if before is None else before[..., None].to(common.dtype)
-    if common.shape[-1] == 1:
-        return first - common
-    # cut after joining: an exported program has no slice of n - 1 tokens, which could be none
-    previous = torch.cat([first.expand_as(common[..., :1]), common], -1)[..., :-1]
-    return previous - common
 
 
 def _require_state(state: Tensor, lead: tuple[int, ...], m: int, width: int) -> None:

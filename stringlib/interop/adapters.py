@@ -23,8 +23,8 @@ from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.folding import additions_to_weight, require_foldable
 from stringlib.inputs import require_name, require_places, require_same_device
 from stringlib.interop.rotary_modules import Coordinates, Tables, find, laid_out
-from stringlib.precision import at_least_float32, widen, widest
-from stringlib.spec import Floats, Positions, Positive, Reals, checked, require, require_exact
+from stringlib.precision import at_least_float32, require_exact, widen, widest
+from stringlib.spec import Floats, Positions, Positive, Reals, checked, require
 
 
 class RotaryTables(nn.Module):

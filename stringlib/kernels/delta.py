@@ -94,7 +94,8 @@ def _chunks(
     right = torch.cat([beta * v, beta * since_start * k], -1)
     solved = _solved(beta * (k @ k.mT) * pairs, right)
     own, old = solved.split([v.shape[-1], k.shape[-1]], -1)
-    within = (q @ k.mT) * pairs
+    # tril first: the product with a later key may be infinite, and times 0 it would be NaN
+    within = (q @ k.mT).tril() * pairs
     written = (sum_of_later(log_decay).exp() * k).mT
     eye = torch.eye(k.shape[-1], dtype=k.dtype, device=k.device)
     kept = since_start[..., -1:, :] * eye - written @ old

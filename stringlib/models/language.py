@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.multihead import State, with_room
+from stringlib.attention.multihead import State
 from stringlib.documents import documents_of
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
@@ -89,6 +89,8 @@ class LanguageModel(Blocks):
         >>> model(tokens).shape, model.generate(tokens, count=5).shape
         (torch.Size([8, 100, 256]), torch.Size([8, 105]))
     """
+
+    part_types: ClassVar = {"absolute": (Sinusoidal, LearnedAbsolute)}
 
     @known_options(block_options, FIXED | {"causal": "a language model is always causal"})
     @checked
@@ -263,7 +265,7 @@ class LanguageModel(Blocks):
     def _state_after(self, tokens: Tensor, max_length: int | None) -> tuple[State, ...]:
         """Return the states after some tokens, with memory for ``max_length``."""
         _, state = self(tokens, return_state=True)
-        return state if max_length is None else tuple(with_room(s, max_length) for s in state)
+        return state if max_length is None else tuple(s.with_room(max_length) for s in state)
 
     @torch.no_grad()
     @checked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -94,6 +94,8 @@ class ViT(Blocks):
         >>> model(torch.randn(8, 3, 32, 32)).shape
         torch.Size([8, 10])
     """
+
+    part_types: ClassVar = {"absolute": (GridSinusoidal, GridTable)}
 
     @known_options(block_options, FIXED)
     @checked

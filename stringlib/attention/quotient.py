@@ -1,0 +1,69 @@
+"""The quotient of numerator and denominator in linear attention, with gradients that stay finite.
+
+Numerator and denominator of a query may both be so small that the gradient of their quotient
+overflows although the quotient is of usual size.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from stringlib.inputs import any_eager, common_shape, per_head
+from stringlib.precision import at_least_float32
+
+
+def moderate_rows(phi_q: Tensor) -> Tensor:
+    """Return the features of queries, with each row divided by a power of 2 near its maximum.
+
+    The factor cancels in the quotient of numerator and denominator. Without it, both could be so
+    small that their gradient overflows. Rows whose features are so small that the gradient would
+    overflow in spite of this are detached.
+    """
+    if not phi_q.shape[-1]:
+        return phi_q
+    wide = phi_q.to(at_least_float32(phi_q.dtype))
+    largest = wide.detach().abs().amax(-1, keepdim=True)
+    wide = torch.where(largest < _least(wide.dtype), wide.detach(), wide)
+    return wide * torch.exp2(-largest.clamp(min=torch.finfo(wide.dtype).tiny).log2().round())
+
+
+def has_moderate_rows(phi_q: Tensor) -> Tensor:
+    """Return for which queries rows need no scaling: all features are 0, or one is above 1e-3."""
+    largest = phi_q.abs().amax(-1) if phi_q.shape[-1] else phi_q.new_zeros(())
+    return (largest == 0) | (largest > 1e-3)
+
+
+def has_gradient(total: Tensor) -> Tensor:
+    """Return where the gradient of a quotient with this denominator does not overflow."""
+    return total.abs() >= _least(total.dtype)
+
+
+def where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Return numerator and denominator, detached where the gradient of the quotient overflows.
+
+    A denominator of 0 is replaced by 1.
+    """
+    kept = has_gradient(total.detach())
+    sums, total = (torch.where(kept, x, x.detach()) for x in (sums, total))
+    return sums, total.masked_fill(total == 0, 1)
+
+
+def _least(dtype: torch.dtype) -> float:
+    """Return the smallest denominator whose gradient is safe from overflow: 5e-31 in float32."""
+    return float(torch.finfo(dtype).tiny ** 0.8)
+
+
+def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
+    """Raise if a feature is negative, on the CPU; features of padding are not checked."""
+    if key_mask is not None:
+        lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, v)))
+        padding = ~per_head(key_mask, (*lead, phi_k.shape[-2])).unsqueeze(-1)
+        phi_k = phi_k.detach().masked_fill(padding, 0)
+    for name, phi in (("phi_q", phi_q), ("phi_k", phi_k)):
+        if any_eager(phi, lambda x: x.amin() < 0):
+            raise ValueError(
+                f"{name} must not be negative, because the denominator is a sum of products of "
+                f"features, got {phi.min().item():g}. Apply a feature map such as ELUFeatures, or "
+                "pass normalize=False."
+            )
