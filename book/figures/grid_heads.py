@@ -165,8 +165,8 @@ def separable_weights(rows: float, columns: float) -> Drawn:
         f"the share of its row times the share of its column. The row above has share {rows:g},"
         f" and the column on the left has share {columns:g}. The neighbour at (−1, −1) gets "
         f"weight {first:.2f}, and the neighbour at (1, 1) gets {second:.2f}. These two "
-        f"neighbours together get weight {right:.2f}, and the two on the other diagonal get "
-        f"{wrong:.2f}.",
+        f"neighbours together get weight {right:.2f}, and the neighbours at (−1, 1) and (1, −1) "
+        f"together get weight {wrong:.2f}.",
     )
 
 
@@ -302,7 +302,7 @@ def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
         "(−1, −1) and to a 0 at (1, 1), and score 0 to every other key. The upper "
         f"neighbour holds a {upper} and gets weight {above:.2f}. The lower neighbour holds a "
         f"{lower} and gets weight {below:.2f}. The weighted share of ones is {read:.0%}, and "
-        f"the number of ones in the two neighbours is {right}.",
+        f"the correct number of ones in the two neighbours is {right}.",
     )
 
 
