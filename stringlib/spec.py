@@ -70,16 +70,8 @@ from stringlib.annotations import (
 from stringlib.inputs import INTEGERS, common_shape, hint_for, kind_of, require_name
 
 __all__ = ["Count0", "Even", "NotNegative", "Numbers", "Positive", "Scale", "Share", "Whole"]
-__all__ += [
-    "Floats",
-    "Indices",
-    "LogDecays",
-    "Positions",
-    "Reals",
-    "at_least",
-    "checked",
-    "require",
-]
+__all__ += ["Floats", "Indices", "LogDecays", "Positions", "Reals"]
+__all__ += ["at_least", "checked", "require"]
 
 DEVICE = "the device"
 """Key, among the sizes of a call, of the device of its tensors and of the first tensor's name."""

@@ -120,8 +120,8 @@ def cayley(skew: Tensor) -> Tensor:
 
 def _solved(a: Tensor, b: Tensor) -> Tensor:
     """Return the solution x of ax = b for matrices a = I + S with S skew-symmetric."""
-    if torch.compiler.is_exporting():  # ONNX has no operator that solves linear equations
-        return _by_elimination(a, b)
+    if torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export():
+        return _by_elimination(a, b)  # ONNX has no operator that solves linear equations
     # solve_ex, because solve synchronises with the GPU to check that a is invertible
     if a.device.type != "cpu" or a.shape[-1] <= TOGETHER or a.shape[:-2].numel() < 2:
         return torch.linalg.solve_ex(a, b).result
