@@ -177,11 +177,11 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
         fig,
         f"Two panels show estimates with {DISPLAY[kind]} for a vector z of length {length:g}. The "
         "upper panel shows the relative error against the number of features, from 16 to 256, on "
-        "logarithmic axes. Dots mark the measured errors, and a dashed line shows the formula for independent "
-        f"rows; both fall to the right. {formula} With {size} features the measured error is "
-        f"{measured[size]:.2g}. The lower panel is a histogram of 1,000 estimates, each divided by "
-        f"the true value, so that a vertical line at 1 marks the true value. The median of the "
-        f"estimates, marked by a dotted line, is {median:.2f}.",
+        "logarithmic axes. Dots mark the measured errors, and a dashed line shows the formula for "
+        f"independent rows; both fall to the right. {formula} With {size} features the measured "
+        f"error is {measured[size]:.2g}. The lower panel is a histogram of 1,000 estimates, each "
+        "divided by the true value, so that a vertical line at 1 marks the true value. The median "
+        f"of the estimates, marked by a dotted line, is {median:.2f}.",
     )
 
 
