@@ -204,7 +204,8 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Three panels for {of_vector} and squared length {square:g}. {flipped} "
+        f"Three panels show the entries, the autocorrelation and the error for {of_vector} and "
+        f"squared length {square:g}. {flipped} "
         "The two upper panels show bars: on the left the entries of the vector after the signs, on "
         "the right its cyclic autocorrelation at the shifts 0 to 15. At the shifts 1 to 15 the "
         f"absolute value of the autocorrelation is at most {found['apart']:.2f}. The lower panel "
@@ -284,12 +285,13 @@ def two_rows(direction: float) -> Drawn:
         ),
         heights=(0.42, 0.4),
         height=580,
-        title_text=f"ζ = 1: equal {equal:.2f}, opposite {opposite:.2f}, mean {mean:.2f}",
+        title_text=f"ζ = 1: signs equal {equal:.2f}, opposite {opposite:.2f}, mean {mean:.2f}",
         margin={"l": 34, "r": 10, "t": 64, "b": 104},
     )
     return Drawn(
         fig,
-        f"Two panels for a vector z at {direction:g} degrees. The upper panel shows two pairs of "
+        f"Two panels show two rows of a circulant for a vector z at {direction:g} degrees. The "
+        "upper panel shows two pairs of "
         "arrows, one pair for equal signs and one pair for opposite signs. Each pair consists of "
         "the vector u and the vector u with its channels swapped. The lower panel shows the error "
         "relative to independent rows, against ζ from 0 to 8. At ζ = 1 the relative error is "
@@ -362,7 +364,7 @@ def nearest_orthogonal(weight: float) -> Drawn:
         columns,
         heights=(0.62, 0.26),
         height=560,
-        title_text=f"squared distance {distance:.2f}",
+        title_text=f"squared distance of the circulants: {distance:.2f}",
         margin={"l": 34, "r": 10, "t": 64, "b": 84},
     )
     return Drawn(
@@ -597,7 +599,7 @@ def free_projection(features: int) -> Drawn:
     )
     axes = layout(
         height=320,
-        title_text=f"layer × {whole:.2f}, attention × {core:.2f} as fast",
+        title_text=f"layer {whole:.2f} times, attention {core:.2f} times as fast",
         xaxis=axis("thousand multiplications per token", 0, 1350),
         margin={"l": 128},
         showlegend=False,

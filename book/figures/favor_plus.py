@@ -175,13 +175,13 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels for {DISPLAY[kind]} and a vector z of length {length:g}. The upper panel "
-        "shows the relative error against the number of features, from 16 to 256, on logarithmic "
-        "axes. Dots mark the measured errors, and a dashed line shows the formula for independent "
-        f"rows; both fall to the right. {formula} With {size} features the measured error is "
-        f"{measured[size]:.2g}. The lower panel is a histogram of 1,000 estimates, each divided by "
-        f"the true value, so that a vertical line at 1 marks the true value. The median of the "
-        f"estimates, marked by a dotted line, is {median:.2f}.",
+        f"Two panels show estimates with {DISPLAY[kind]} for a vector z of length {length:g}. The "
+        "upper panel shows the relative error against the number of features, from 16 to 256, on "
+        "logarithmic axes. Dots mark the measured errors, and a dashed line shows the formula for "
+        f"independent rows; both fall to the right. {formula} With {size} features the measured "
+        f"error is {measured[size]:.2g}. The lower panel is a histogram of 1,000 estimates, each "
+        "divided by the true value, so that a vertical line at 1 marks the true value. The median "
+        f"of the estimates, marked by a dotted line, is {median:.2f}.",
     )
 
 
@@ -294,7 +294,7 @@ def orthogonal_gains(features: int, square: float) -> Drawn:
     axes = layout(
         height=380,
         margin={"b": 110},
-        title_text=f"FAVOR+ {one:.0%}, hyperbolic {both:.0%} of the error",
+        title_text=f"error: FAVOR+ {one:.0%}, hyperbolic {both:.0%} of independent",
         xaxis=axis("‖z‖²", 0, 8),
         yaxis=axis("error relative to independent rows", 0, 1.08, tickformat=".0%"),
     )
@@ -355,7 +355,7 @@ def features_needed(temperature: float) -> Drawn:
     axes = layout(
         height=400,
         margin={"b": 110},
-        title_text=f"t = {temperature:g}: FAVOR+ {favor:,.0f}, FAVOR++ {optimal:,.0f}",
+        title_text=f"t = {temperature:g}: FAVOR+ needs {favor:,.0f}, FAVOR++ {optimal:,.0f}",
         xaxis=axis("squared norm t", -1, 0.92, type="log", tickvals=[0.1, 0.3, 1, 3, 8]),
         yaxis=axis("features needed", 1.6, 7.1, type="log", dtick=1, exponentformat="power"),
     )
@@ -428,7 +428,7 @@ def favor_distance(
     ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
     axes = layout(
         height=490,
-        title_text=f"{tokens}, t = {t}: {count} of {len(wins)} beat uniform attention",
+        title_text=f"{tokens}, t = {t}: {count} of {len(wins)} maps beat uniform weights",
         xaxis=axis("number of features m", 1.1, 3.4, type="log", tickvals=sizes),
         yaxis=axis(
             "distance relative to uniform attention", -1.78, 0.85, type="log", tickvals=ticks,
@@ -494,7 +494,7 @@ def redrawn_means(
     errors = [0.003, 0.01, 0.03, 0.1, 0.3, 1]
     axes = layout(
         height=360,
-        title_text=f"after {draws[-1]:,} draws: {weights:g} and {estimates:g}",
+        title_text=f"after {draws[-1]:,} draws: weights {weights:g}, estimates {estimates:g}",
         xaxis=axis(
             "number of draws of W", -0.1, 3.42, type="log", tickvals=ticks,
             ticktext=[f"{n:,}" for n in ticks],

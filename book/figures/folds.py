@@ -71,7 +71,7 @@ def outlier_errors(weights: str, outlier: float) -> Drawn:
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 106},
-        title_text=f"Error: × {first:.2f} if folded first, × {twice:.2f} if folded last",
+        title_text=f"Error: × {first:.2f} folded before rounding, × {twice:.2f} after",
         xaxis=axis("weights of the outlier relative to the others", -0.06, 2.06, type="log",
                    tickvals=[1, 3, 10, 30, 100]),
         yaxis=axis("rms error, thousandths of |q||k|", type="log",
@@ -182,7 +182,7 @@ def mirrored_basis(between: str, mirror: float) -> Drawn:
     traces[2].line.update(dash="dash")
     axes = layout(
         height=360,
-        title_text=f"Error: {found[0]:.2f} folded, {found[1]:.2f} dropped",
+        title_text=f"Error: {found[0]:.2f} if Pᵀ is folded, {found[1]:.2f} if P is dropped",
         xaxis=axis("what P does to the two channels", -6, 96, tickvals=[0, 45, 90],
                    ticktext=["changes a sign", "swaps", "changes a sign"]),
         yaxis=axis("rms error, relative to the scores", -0.05, 1.3, dtick=0.5),

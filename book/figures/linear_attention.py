@@ -182,13 +182,14 @@ def three_forms(token: int, chunk: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Four panels for token {token}; each chunk has {size}. The panel at the top left shows "
-        "the similarities of 8 queries and 8 keys as a triangle, because no query attends to a "
-        f"later key. {frames_said} The panel at the top right shows four sums of the token as "
-        "stacked bars: one bar for each of three value channels, and one for the denominator. To "
-        f"the denominator the state contributes {by_state:.2f} and the chunk {own:.2f}. A mark at "
-        f"the height of this bar shows the sum over the whole row, {row:.2f}. The two panels below "
-        f"show the state before token {first} and the state after token {token} as tables, with "
+        f"Four panels show causal linear attention at token {token}, with {size} per chunk. The "
+        "panel at the top left shows the similarities of 8 queries and 8 keys as a triangle, "
+        f"because no query attends to a later key. {frames_said} The panel at the top right shows "
+        "four sums of the token as stacked bars: one bar for each of three value channels, and one "
+        f"for the denominator. To the denominator the state contributes {by_state:.2f} and the "
+        f"chunk {own:.2f}. A mark at the height of this bar shows the sum over the whole row, "
+        f"{row:.2f}. The two panels below show the state before token {first} and the state after "
+        f"token {token} as tables, with "
         "one row for each of four features.",
     )
 
