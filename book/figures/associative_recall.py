@@ -73,9 +73,9 @@ def asked_value(asked: str, deal: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"A row of eleven tokens. The first ten, {' '.join(DEALS[deal])}, are five keys, each "
-        f"followed by its value. The last token is the question, the key {asked}. Blue frames mark "
-        f"the question and the first {asked}. An orange frame marks the answer "
+        f"The figure shows a row of eleven tokens. The first ten, {' '.join(DEALS[deal])}, are "
+        f"five keys, each followed by its value. The last token is the question, the key {asked}. "
+        f"Blue frames mark the question and the first {asked}. An orange frame marks the answer "
         f"{tokens[place + 1]}, which is the value directly after the first {asked}.",
     )
 
@@ -216,10 +216,11 @@ def match_threshold(pairs: int, score: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two curves of the softmax weight against the score of the match, for {pairs:.0f} pairs. "
-        f"The curve of the right value rises. The curve of the wrong value, which all other pairs "
-        f"share, falls. The two curves cross at a score of {found['needed']:.2f}. At a score of "
-        f"{score:.2f} the right value has a weight of {matched:.2f}, which is {said} to win.",
+        "Two curves show the softmax weight against the score of the match, for "
+        f"{pairs:.0f} pairs. The curve of the right value rises. The curve of the wrong value, "
+        "which all other pairs share, falls. The two curves cross at a score of "
+        f"{found['needed']:.2f}. At a score of {score:.2f} the right value has a weight of "
+        f"{matched:.2f}, which is {said} to win.",
     )
 
 
@@ -274,9 +275,10 @@ def match_estimates(pairs: int, features: int) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Relative error of the estimated similarity of a match, against the number of random "
-        f"features, for {pairs:.0f} pairs. On two logarithmic axes the error is a straight line "
-        f"that falls. With {features:,.0f} features the error is {here:,.1f} times the true value. "
+        "A line shows the relative error of the estimated similarity of a match, against the "
+        f"number of random features, for {pairs:.0f} pairs. Both axes are logarithmic, and the "
+        f"line is straight and falls. With {features:,.0f} features the error is {here:,.1f} times "
+        "the true value. "
         f"The error is as large as the true value with {needed:,.0f} features.",
     )
 
@@ -334,7 +336,7 @@ def recalled_runs(
     )
     return Drawn(
         fig,
-        f"One bar per method for the number of runs, of 30, that retrieve more than 90% of the "
+        "One bar per method shows the number of runs, of 30, that retrieve more than 90% of the "
         f"values of eight pairs, with {norms} norms and a learning rate of {rate}. {longest} "
         f"{shortest}",
     )

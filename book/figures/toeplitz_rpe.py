@@ -112,7 +112,7 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> Drawn:
         "offset j − i of each entry; C is framed",
         cells,
         [["" if c is None else str(c) for c in row] for row in cells],
-        (DIVERGING, -tokens, tokens),
+        (DIVERGING, -2.5 * (tokens - 1), 2.5 * (tokens - 1)),  # pale, so the numbers stand out
         shapes=[frame],
         width=0.8,
     )
@@ -264,7 +264,7 @@ def toeplitz_times(
     axes = layout(
         height=420,
         margin={"l": 54, "r": 14, "t": 44, "b": 100},
-        title_text=f"FFT faster from: counted {counted:,}, timed {clock}",
+        title_text=f"FFT faster from: operations {counted:,}, time {clock}",
         xaxis=tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(40_000)),
         yaxis=axis("time / time of the matrix", math.log10(0.2), math.log10(300), type="log",
                    tickvals=[0.3, 1, 3, 10, 30, 100]),
@@ -283,7 +283,7 @@ def toeplitz_times(
         "plain matrix, against the number of tokens, with logarithmic axes. At 512 tokens "
         f"algorithm 1 takes {at_512[0]:.3g} times as long as the matrix, and the FFT takes "
         f"{at_512[1]:.3g} times as long. Both ratios fall with more tokens. A dotted line shows "
-        "the number of operations of the FFT divided by that of the matrix. By this number the FFT "
+        "the number of operations of the FFT divided by that of the matrix. By operations the FFT "
         f"is faster from {counted:,} tokens on. By the recorded times the length at which the FFT "
         f"becomes faster is {measured}. At {last:,} tokens fused softmax takes {soft:.2g} times as "
         "long as the matrix.",
