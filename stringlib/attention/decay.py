@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from stringlib.attention.weights import Factors, PositionWeight
 from stringlib.inputs import common_shape, expands, require_log_decay
-from stringlib.kernels.recurrence import Mode, causal_sums, decay_matrix
+from stringlib.kernels.decays import decay_matrix
+from stringlib.kernels.recurrence import Mode, causal_sums
 from stringlib.precision import at_least_float32, without_autocast
 from stringlib.spec import Count0, Floats, LogDecays, checked
 

@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 
 from stringlib.inputs import common_shape
 from stringlib.kernels.chunks import Plain, chunks_by_hand
+from stringlib.kernels.decays import decay_matrix, decayed_scores, sum_of_later
 
 Mode = Literal["parallel", "recurrent", "chunk"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -234,7 +235,7 @@ def decayed_chunks(
     since_start = log_decay.cumsum(-2).exp()
     added = (k * sum_of_later(log_decay).exp()).mT @ u
     before, state = _states_before(added, log_decay.sum(-2), state)
-    sums = _scores(q, k, log_decay) @ u + (q * since_start) @ before
+    sums = decayed_scores(q, k, log_decay) @ u + (q * since_start) @ before
     return sums.flatten(-3, -2)[..., :n, :], state
 
 
@@ -333,59 +334,3 @@ def in_chunks(size: int, *tensors: Tensor) -> list[Tensor]:
     if torch.compiler.is_compiling() or missing:
         tensors = tuple(pad(x, (0, 0, 0, missing)) for x in tensors)
     return [x.unflatten(-2, (chunks, size)) for x in tensors]
-
-
-def _scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
-    r"""Return :math:`\sum_f q_{if} k_{jf} e^{a_{j+1,f} + \dots + a_{if}}` for j ≤ i, else 0."""
-    if log_decay.shape[-1] == 1:
-        # tril first: an entry for a later key may be infinite, and times 0 it would be NaN
-        return (q @ k.mT).tril() * decay_matrix(log_decay.squeeze(-1))
-    size = q.shape[-2]
-    missing = (1 << (size - 1).bit_length()) - size  # halving needs a power of 2
-    q, k, log_decay = (pad(x, (0, 0, 0, missing)) for x in (q, k, log_decay))
-    return _scores_by_halves(q, k, log_decay)[..., :size, :size]
-
-
-def _scores_by_halves(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
-    """Return the scores for one decay per token and feature, equation :eq:`eq-decay-halves`.
-
-    For a key in the first half of the tokens and a query in the second half, the decay is the
-    product of the decay up to the boundary and the decay from the boundary on. So these scores are
-    a product of two matrices. The scores within each half are computed recursively.
-    """
-    size = q.shape[-2]
-    if size == 1:
-        return (q * k).sum(-1, keepdim=True)
-    q, k, log_decay = (x.unflatten(-2, (2, size // 2)) for x in (q, k, log_decay))
-    halves = _scores_by_halves(q, k, log_decay)
-    first, second = log_decay.unbind(-3)
-    to_boundary = k[..., 0, :, :] * sum_of_later(first).exp()
-    from_boundary = q[..., 1, :, :] * second.cumsum(-2).exp()
-    across = from_boundary @ to_boundary.mT
-    upper = torch.cat([halves[..., 0, :, :], torch.zeros_like(across)], -1)
-    return torch.cat([upper, torch.cat([across, halves[..., 1, :, :]], -1)], -2)
-
-
-def sum_of_later(log_decay: Tensor) -> Tensor:
-    """Return for each token the sum of the logarithms of all later tokens, ``(..., n, f)``.
-
-    For the last token the sum is 0.
-    """
-    return pad(log_decay, (0, 0, -1, 1)).flip(-2).cumsum(-2).flip(-2)
-
-
-def decay_matrix(log_decay: Tensor) -> Tensor:
-    r"""Return the matrix of :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, and 0 for j > i.
-
-    Args:
-        log_decay: The logarithms a, ``(..., n)``.
-
-    Returns:
-        ``(..., n, n)``.
-    """
-    n = log_decay.shape[-1]
-    # Column j is summed from j + 1 on. A difference of two sums from the start would lose digits
-    # after a strong decay, and would be NaN after -inf.
-    sums = log_decay.unsqueeze(-1).expand(*log_decay.shape, n).tril(-1).cumsum(-2)
-    later = torch.ones(n, n, dtype=torch.bool, device=sums.device).triu(1)
-    return sums.masked_fill_(later, -torch.inf).exp_()
