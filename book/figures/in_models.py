@@ -21,6 +21,7 @@ __all__ = [
     "bfloat_angles",
     "mirrored_loss",
     "model_clocks",
+    "tiled_matrix",
     "tiled_pair",
 ]
 
@@ -266,11 +267,18 @@ def mirrored_loss(share: float) -> Drawn:
     )
 
 
+def tiled_matrix(alpha: Tensor, beta: Tensor) -> Tensor:
+    """Return the matrix of a pair whose two channels rotate by different angles, in radians."""
+    first = torch.stack([alpha.cos(), -alpha.sin()])
+    second = torch.stack([beta.sin(), beta.cos()])
+    return torch.stack([first, second])
+
+
 @computed
 def _tiled(alpha: Tensor, beta: Tensor) -> dict[str, Tensor]:
     """Return the image of the circle and of the axes, the determinant and both lengths."""
     a, b = alpha.deg2rad(), beta.deg2rad()
-    turned = torch.stack([torch.stack([a.cos(), -a.sin()]), torch.stack([b.sin(), b.cos()])])
+    turned = tiled_matrix(a, b)
     around = torch.linspace(0, 2 * math.pi, 73, dtype=torch.float64)
     circle = torch.stack([around.cos(), around.sin()])
     skew = (b - a).sin().abs()
