@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stringlib import ALiBi, reference, softmax_attention
 from stringlib.testing.contract import derives_both_ways
@@ -226,3 +227,17 @@ def test_queries_of_a_group_share_keys(kv_heads: int, lead: tuple[int, ...], giv
     assert largest_difference(got, wanted) <= EXACT
     gradients = [torch.autograd.grad(y.square().sum(), (q, k, v)) for y in (got, wanted)]
     assert all(largest_difference(a, b) <= EXACT for a, b in zip(*gradients, strict=True))
+
+
+def test_second_derivatives_as_the_documentation_says() -> None:
+    q, k, v = (x.requires_grad_() for x in tokens(4, 6))
+
+    def second(out: Tensor) -> tuple[Tensor, ...]:
+        (slope,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), (q, k, v))
+
+    with sdpa_kernel(SDPBackend.MATH):
+        got = second(softmax_attention(q, k, v))
+    weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+    for found, wanted in zip(got, second(weights @ v), strict=True):
+        assert largest_difference(found, wanted) <= EXACT * (1 + wanted.abs().max())

@@ -43,6 +43,9 @@ def softmax_attention(
     This is :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V` for each head, equation
     :eq:`eq-bias-softmax`.
 
+    The fused kernel has no second derivative. To compute one, call this function within
+    ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
+
     Args:
         q: Queries, ``(..., heads, n, d)``.
         k: Keys, ``(..., kv_heads, keys, d)``. The number ``kv_heads`` divides ``heads``. If it is
