@@ -164,7 +164,9 @@ FIXED = {
     "half layout": lambda: RoPE(16, heads=3, layout="half"),
     "axial": lambda: AxialRoPE(16, 2),
     "sinusoidal": lambda: Sinusoidal(16),
+    "circulant": lambda: copy.deepcopy(CIRCULANT),
 }
+CIRCULANT = CirculantSTRING(16, heads=2)  # its fixed basis is a buffer
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -179,6 +181,7 @@ def test_rounding_the_buffers_does_not_round_fixed_frequencies(name, dtype):
         rope, want = getattr(module, "rope", module), getattr(exact, "rope", exact)
         positions = torch.full((1, want.coord_dim), 4039)
         assert torch.equal(rope.frequencies(), want.frequencies())
+        assert torch.equal(rope.basis(), want.basis())
         assert torch.equal(rope.phases(positions).cos_sin, want.phases(positions).cos_sin)
         q = torch.randn(want.heads, 1, 16)
         assert torch.equal(rope(q, q, positions)[0], want(q, q, positions)[0])

@@ -10,7 +10,7 @@ from torch import Tensor
 from stringlib.algebra.circulant import circulant_frequencies, fourier_basis
 from stringlib.by_name import by_name
 from stringlib.encoders.rotary import RotaryEncoder
-from stringlib.precision import wide_parameter, widen
+from stringlib.precision import wide_parameter, widen, widest
 from stringlib.spec import checked
 
 # Largest head_dim for which Pᵀx is a matrix product; above it, a real FFT computes Pᵀx.
@@ -103,8 +103,12 @@ class CirculantSTRING(RotaryEncoder):
         return circulant_frequencies(widen(self.coefficients)).flatten(2).mT
 
     def basis(self) -> Tensor:
-        """Return P, the same for every head, float64, ``(heads, head_dim, head_dim)``."""
-        return self._basis.expand(self.heads, -1, -1)
+        """Return P, the same for every head, float64, ``(heads, head_dim, head_dim)``.
+
+        A wrapper that casts buffers, such as FSDP with ``buffer_dtype=torch.bfloat16``, rounds the
+        stored matrix. It is then computed again in each call.
+        """
+        return self._shared_basis().expand(self.heads, -1, -1)
 
     def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
         """Return Pᵀx for float32 or float64 ``x``.
@@ -112,12 +116,12 @@ class CirculantSTRING(RotaryEncoder):
         It is a matrix product for ``head_dim`` up to 256, and a real FFT above.
         """
         if self.head_dim <= LARGEST_PRODUCT or x.numel() == 0:  # MKL's FFT fails if x is empty
-            return x @ (self._basis if basis is None else basis[0]).to(x.dtype)
+            return x @ (self._shared_basis() if basis is None else basis[0]).to(x.dtype)
         return self._rfft(x)
 
     def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
         """Return Px for float32 or float64 ``x``."""
-        return x @ (self._basis if basis is None else basis[0]).to(x.dtype).mT
+        return x @ (self._shared_basis() if basis is None else basis[0]).to(x.dtype).mT
 
     def extra_repr(self) -> str:
         """Return the sizes that ``repr`` shows."""
@@ -128,7 +132,14 @@ class CirculantSTRING(RotaryEncoder):
         self._basis.copy_(self._block_basis())
 
     def _own_basis(self) -> Tensor:
-        return self._basis[None]  # all heads share one basis
+        return self._shared_basis()[None]
+
+    def _shared_basis(self) -> Tensor:
+        """Return P, which all heads share, ``(head_dim, head_dim)``."""
+        stored = self._basis
+        if stored.dtype == torch.float64 or stored.dtype == widest(stored.device):
+            return stored
+        return self._block_basis().to(stored.device, widest(stored.device))
 
     def _rfft(self, x: Tensor) -> Tensor:
         """Return Pᵀx by one real FFT per block."""
