@@ -40,6 +40,8 @@ pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{words}")
     for words in (
         "FSDP2-wrapped module .* returned a view",
+        "FSDP is switching to use `NO_SHARD`",  # in one process
+        "The `NO_SHARD` sharding strategy is deprecated",
         "Full backward hook is firing when gradients are computed",
         "For backward hooks to be called, module output should be",  # of a weight for these tokens
         "There is a performance drop because we have not yet implemented the batching rule",
@@ -196,6 +198,11 @@ def test_a_sharded_model_of_one_process(alone, kind, name):
     two_ranks.fsdp(kind, name)
 
 
+@EVERY
+def test_a_model_of_one_process_in_the_older_wrapper(alone, kind, name):
+    two_ranks.fsdp1(kind, name)
+
+
 def test_a_sharded_encoder_that_blocks_share(alone, monkeypatch):
     torch.manual_seed(0)
     shared = LanguageModel(11, 16, 2, 2, encoder=CayleySTRING(8)).double()
@@ -210,7 +217,7 @@ def in_two_processes(work: str, folder: Path, cases: list[tuple[str, str]]) -> N
         assert json.loads((folder / f"{rank}.json").read_text()) == {}
 
 
-@pytest.mark.parametrize("work", ["fsdp", "ddp"])
+@pytest.mark.parametrize("work", ["fsdp", "fsdp1", "ddp"])
 def test_two_processes_have_the_gradients_of_one(work, tmp_path):
     in_two_processes(work, tmp_path, MODELS)
 

@@ -67,6 +67,7 @@ FEW = {
     "test_wrappers.py": (
         "test_wrapped_parts_give_the_values_and_gradients_of_bare_ones",
         "test_a_sharded_model_of_one_process",
+        "test_a_model_of_one_process_in_the_older_wrapper",
         "test_replicas_have_the_values_and_gradients_of_the_model",
         "test_hooks_run_and_change_nothing",
         "test_gradients_of_each_sample_by_vmap",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,11 +13,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel,
+    fully_shard,
+    register_fsdp_forward_method,
+)
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.nn.parallel import DistributedDataParallel
 
 from stringlib import FavorFeatures, LanguageModel, RotaryEncoder
 from stringlib.encoders.relative_bias import RelativeBias
+from stringlib.models.blocks import Block
 from tests.model_cases import model_and_input
 
 WORLD = 2
@@ -74,6 +81,21 @@ def fsdp(kind: str, name: str) -> None:
         )
 
 
+def fsdp1(kind: str, name: str) -> None:
+    """Do the same with the older wrapper, whose units must not share parameters with each other."""
+    model, x = exact(kind, name)
+    plain = copy.deepcopy(model)
+    biases = {id(m) for m in model.modules() if isinstance(m, RelativeBias)}
+    shared = len(biases) < sum(
+        isinstance(m, RelativeBias) for _, m in model.named_modules(remove_duplicate=False)
+    )
+    units = None if shared else ModuleWrapPolicy({Block})
+    wrapped = FullyShardedDataParallel(
+        model, device_id=torch.device("cpu"), use_orig_params=True, auto_wrap_policy=units
+    )
+    compare(wrapped, plain, x)
+
+
 def ddp(kind: str, name: str) -> None:
     """Compare outputs and gradients of a replicated model with those of one process."""
     model, x = exact(kind, name)
@@ -87,13 +109,19 @@ def compare(model: nn.Module, plain: nn.Module, x: Tensor) -> None:
     assert torch.allclose(mine, want.chunk(dist.get_world_size())[rank], rtol=0, atol=1e-10)
     mine.square().mean().backward()
     want.square().mean().backward()
-    pairs = zip(model.named_parameters(), plain.named_parameters(), strict=True)
-    for (name, p), (_, q) in pairs:
-        if q.grad is not None:
-            assert p.grad is not None, name
-            given = p.grad.full_tensor() if hasattr(p.grad, "full_tensor") else p.grad
-            # another order of addition
-            assert torch.allclose(given, q.grad, rtol=1e-8, atol=1e-10), name
+    wanted = dict(plain.named_parameters())
+    whole = nullcontext()
+    if isinstance(model, FullyShardedDataParallel):
+        whole = FullyShardedDataParallel.summon_full_params(model, with_grads=True)
+    with whole:
+        for name, p in model.named_parameters():
+            q = wanted.pop(name.replace("_fsdp_wrapped_module.", "").removeprefix("module."))
+            if q.grad is not None:
+                assert p.grad is not None, name
+                given = p.grad.full_tensor() if hasattr(p.grad, "full_tensor") else p.grad
+                # another order of addition
+                assert torch.allclose(given, q.grad, rtol=1e-8, atol=1e-10), name
+    assert not wanted
 
 
 def redrawn(kind: str, name: str) -> None:
@@ -114,4 +142,6 @@ def redrawn(kind: str, name: str) -> None:
         assert torch.equal(*both), key
 
 
-WORK: dict[str, Callable[[str, str], None]] = {"fsdp": fsdp, "ddp": ddp, "redrawn": redrawn}
+WORK: dict[str, Callable[[str, str], None]] = {
+    work.__name__: work for work in (fsdp, fsdp1, ddp, redrawn)
+}
