@@ -55,6 +55,13 @@ class Rounded(Own):
         return self.omega.bfloat16().double()
 
 
+class Unfinished(Own):
+    """With a basis that somebody meant to write later."""
+
+    def basis(self) -> Tensor:
+        raise NotImplementedError("basis: to do")
+
+
 class Forgetful(Own):
     """With numbers that are in no state and come back from nowhere."""
 
@@ -183,6 +190,7 @@ def test_what_is_right_passes(name: str) -> None:
 WRONG: list[tuple[Callable[..., None], Callable[..., Any], tuple[str, ...] | None, str]] = [
     (check_encoder, Slanted, QUICK, r"rotations are orthogonal and keep norms: RᵀR − I is off by"),
     (check_encoder, Rounded, QUICK, r"gradients are the derivatives: "),
+    (check_encoder, Unfinished, ("eager",), r"NotImplementedError: basis: to do"),
     (check_encoder, Forgetful, QUICK, r"numbers that its constructor was given are lost"),
     (check_encoder, lambda: Peeking(4), ("blind",), r"blind: a value is read"),
     (check_encoder, lambda: ForOneLength(4), None, r"compiled: a result for 3 times 9"),

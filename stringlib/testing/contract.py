@@ -32,6 +32,10 @@ class Property(NamedTuple):
     core: bool
 
 
+class SkippedError(NotImplementedError):
+    """Raised by :func:`skip` in a property that does not apply to a case."""
+
+
 class Contract:
     """Properties that parts of one kind have, in the order in which they were defined.
 
@@ -80,8 +84,8 @@ class Contract:
                 count += 1
                 try:
                     property.check(case, mode)
-                except NotImplementedError:
-                    continue  # the property does not apply
+                except SkippedError:
+                    continue
                 except Exception as error:
                     said = str(error).partition("\n")[0] or type(error).__name__
                     kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
@@ -183,9 +187,9 @@ def skip() -> None:
     """Skip a property, because it does not apply to this case.
 
     Raises:
-        NotImplementedError: Always.
+        SkippedError: Always.
     """
-    raise NotImplementedError("property skipped: it does not apply to this case")
+    raise SkippedError("property skipped: it does not apply to this case")
 
 
 def _plain(value: object) -> object:
