@@ -275,11 +275,11 @@ def match_estimates(pairs: int, features: int) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        "A line shows the relative error of the estimated similarity of a match, against the "
-        f"number of random features, for {pairs:.0f} pairs. Both axes are logarithmic, and the "
-        f"line is straight and falls. With {features:,.0f} features the error is {here:,.1f} times "
-        "the true value. "
-        f"The error is as large as the true value with {needed:,.0f} features.",
+        "A line shows the lower bound of the relative error of the estimated similarity of a "
+        f"match, against the number of random features, for {pairs:.0f} pairs. Both axes are "
+        f"logarithmic, and the line is straight and falls. With {features:,.0f} features the bound "
+        f"is {here:,.1f} times the true value. "
+        f"The bound is as large as the true value with {needed:,.0f} features.",
     )
 
 
@@ -312,14 +312,14 @@ def recalled_runs(
         [wrapped(said(name), 18) for name in found],
         [COLOURS[name] for name in found],
         orientation="h",
-        hover="%{y}: %{x} of 30",
+        hover="%{y}: %{x} out of 30",
         error_x=ends,
     )
     fig = panels(
         Panel(
             [traces],
             f"{norms} norms, learning rate {rate}",
-            x=axis("runs of 30 that succeed", 0, 31, dtick=10),
+            x=axis("runs out of 30 that succeed", 0, 31, dtick=10),
             y={"type": "category", "automargin": True},
         ),
         height=430,
@@ -336,8 +336,8 @@ def recalled_runs(
     )
     return Drawn(
         fig,
-        "One bar per method shows the number of runs, of 30, that retrieve more than 90% of the "
-        f"values of eight pairs, with {norms} norms and a learning rate of {rate}. {longest} "
+        "One bar per method shows the number of runs (out of 30) that retrieve more than 90% of "
+        f"the values of eight pairs, with {norms} norms and a learning rate of {rate}. {longest} "
         f"{shortest}",
     )
 

@@ -83,7 +83,8 @@ def lookup_frontier(distance: int) -> Drawn:
         f"{distance:,} tokens after the pairs. Softmax retrieves all values and keeps {softmax:,} "
         f"bytes. Linear attention (ELU+1) with four heads retrieves {mean(small):.2f} of the "
         f"values and keeps {kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes. With "
-        f"eight heads it retrieves {told['ELU, eight heads']:.2f} of the values and keeps half as "
-        f"many bytes. Softmax over the last 64 tokens retrieves {told['window']:.2f} of the "
+        f"eight heads it retrieves {told['ELU, eight heads']:.2f} of the values and keeps about "
+        "half as many bytes. "
+        f"Softmax over the last 64 tokens retrieves {told['window']:.2f} of the "
         f"values{', about as many as a guess would' if told['window'] < 0.1 else ''}.",
     )

@@ -318,8 +318,9 @@ def near_the_pole(angle: float) -> Drawn:
         go.Figure(drawn, axes),
         "Two curves show the output of the first of two tokens with the values 1 and -1 against "
         "the rotation per token, from 0 to 360 degrees. A grey band from -1 to 1 marks the range "
-        "in which a weighted mean has to lie. Divided by the sum of the rotated products, the "
-        f"output leaves this band and has a pole at 180 degrees. At {angle:g} degrees this sum is "
+        "in which a weighted mean has to lie. If the numerator is divided by the sum of the "
+        "rotated products, the output leaves this band and has a pole at 180 degrees. At "
+        f"{angle:g} degrees this sum is "
         f"{denominator:.4f}, and the output is {output:,.1f}. With the numerator alone rotated, "
         f"the output at this angle is {found['alone']:.2f}, and its curve stays between 0 and 1.",
     )

@@ -282,7 +282,7 @@ def toeplitz_times(
         f"Three lines show recorded times ({run}, {features} features), divided by the time of the "
         "plain matrix, against the number of tokens, with logarithmic axes. At 512 tokens "
         f"algorithm 1 takes {at_512[0]:.3g} times as long as the matrix, and the FFT takes "
-        f"{at_512[1]:.3g} times as long. Both ratios fall with more tokens. A dotted line shows "
+        f"{at_512[1]:.3g} times as long. Beyond 512 tokens both ratios fall. A dotted line shows "
         "the number of operations of the FFT divided by that of the matrix. By operations the FFT "
         f"is faster from {counted:,} tokens on. By the recorded times the length at which the FFT "
         f"becomes faster is {measured}. At {last:,} tokens fused softmax takes {soft:.2g} times as "
