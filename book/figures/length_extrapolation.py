@@ -460,7 +460,7 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
 def lost_and_found(
     tokens: str, *, recorded: Mapping[str, Mapping[str, tuple[float, float]]]
 ) -> Drawn:
-    """Draw the bits per byte that each method loses on text, and the share of needles it finds.
+    """Draw the increase in bits per byte of each method on text, and the share of needles found.
 
     Args:
         tokens: Length of the text, a name in ``recorded``.
