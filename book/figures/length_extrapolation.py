@@ -460,7 +460,7 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
 def lost_and_found(
     tokens: str, *, recorded: Mapping[str, Mapping[str, tuple[float, float]]]
 ) -> Drawn:
-    """Draw the bits per byte that each method loses on text, and the share of needles it finds.
+    """Draw the increase in bits per byte of each method on text, and the share of needles found.
 
     Args:
         tokens: Length of the text, a name in ``recorded``.
@@ -476,29 +476,29 @@ def lost_and_found(
         needles,
         [COLOURS[name] for name in found],
         size=10,
-        hover="%{text}: %{x:.2f} bits per byte lost, %{y:.2f} found",
+        hover="%{text}: %{x:.2f} more bits per byte, %{y:.2f} found",
         text=[SHORT[name] for name in found],
         textposition=["middle left" if x > 1.4 else "middle right" for x in lost],
     )
     axes = layout(
         height=400,
         title_text=f"{tokens} tokens, 64 in training",
-        xaxis=axis("bits per byte lost on text", -0.15, 3, dtick=1),
+        xaxis=axis("increase in bits per byte on text", -0.15, 3, dtick=1),
         yaxis=axis("share of needles found", 0.3, 1.05, dtick=0.2),
     )
     worst = min(found, key=lambda name: found[name][1])
     most = max(found, key=lambda name: found[name][0])
     many = sum(share >= 0.95 for _, share in found.values())
     shares = " ".join(
-        f"{name} loses {_hundredths(found[key][0])} bits per byte on text and finds "
+        f"{name} needs {_hundredths(found[key][0])} bits per byte more on text and finds "
         f"{found[key][1]:.2f} of the needles."
         for key, name in (("pi", "Position interpolation"), ("alibi", "ALiBi"))
     )
     return Drawn(
         go.Figure(marks, axes),
         f"{len(found)} dots, one per method, of the share of needles found among {tokens} tokens "
-        f"against the bits per byte lost on text, relative to reading 64 bytes. {many} of the "
-        f"methods find at least 0.95 of the needles. {NAMES[worst]} finds the smallest share, "
-        f"{found[worst][1]:.2f}. {NAMES[most]} loses the most on text, {found[most][0]:.2f} bits "
-        f"per byte. {shares}",
+        f"against the increase in bits per byte on text, relative to reading 64 bytes. {many} of "
+        f"the methods find at least 0.95 of the needles. {NAMES[worst]} finds the smallest share, "
+        f"{found[worst][1]:.2f}. {NAMES[most]} has the largest increase on text, "
+        f"{found[most][0]:.2f} bits per byte. {shares}",
     )
