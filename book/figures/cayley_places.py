@@ -276,6 +276,7 @@ def losses_by_density(
         "A line chart shows the loss in nats, on a logarithmic axis, against the density of S, "
         f"with {projections} projections. Grey lines are single seeds, and dots with bars are "
         f"means with 95% intervals. The mean loss is {start:.2f} at density 0 and {sparse:.2f} at "
-        f"density 0.1. The lowest mean loss is {least:.2f}, at density {density}. With a dense S "
-        f"after RoPE the mean loss is {after:.2f}, the same as at density 0.",
+        f"density 0.1. The lowest mean loss is {least:.2f}, at density {density}. If the transform "
+        f"with a dense S is applied after RoPE, the mean loss is {after:.2f}, the same as at "
+        "density 0.",
     )

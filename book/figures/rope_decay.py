@@ -346,24 +346,25 @@ def abel_curves(fall: float) -> Drawn:
     drawn = [
         line(PLACES, found["bound"], PALETTE["magenta"], "RoFormer's bound", hover=hover),
         line([0, 250], [1, 1], PALETTE["grey"], "triangle inequality", width=1.5),
-        line(PLACES, found["score"], COLOURS["rope"], "absolute score", hover=hover),
+        line(PLACES, found["score"], COLOURS["rope"], "|complex sum|", hover=hover),
     ]
     ticks = [0.1, 1, 10]
     axes = layout(
         height=370,
         margin={"t": 40, "b": 90},
-        title_text=f"at 250 tokens the bound is {bound:.2f}, the score {score:.2f}",
+        title_text=f"at 250 tokens the bound is {bound:.2f}, the sum {score:.2f}",
         xaxis=axis("distance t (tokens)", 0, 250, dtick=50),
         yaxis=axis("divided by Σ|h|", math.log10(0.04), math.log10(50), type="log", tickvals=ticks),
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Two curves show RoFormer's bound and the absolute score, both divided by the sum of the "
-        "amplitudes, against the distance, from 0 to 250 tokens. The vertical axis is logarithmic. "
+        "Two curves show RoFormer's bound and the absolute value of the complex sum of the waves, "
+        "both divided by the sum of the amplitudes, against the distance, from 0 to 250 tokens. "
+        "The vertical axis is logarithmic. "
         f"From the first pair to the last, the amplitudes fall by {fall:.0%}. The bound falls with "
-        f"the distance, with oscillations, and is {bound:.2f} at 250 tokens. The score is "
-        f"{score:.2f} at this distance. A horizontal line at 1 is the triangle inequality, and the "
-        "score is never above this line.",
+        f"the distance, with oscillations, and is {bound:.2f} at 250 tokens. The absolute value of "
+        f"the sum is {score:.2f} at this distance. A horizontal line at 1 is the triangle "
+        "inequality, and the absolute value of the sum is never above this line.",
     )
 
 
