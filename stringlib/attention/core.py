@@ -183,6 +183,12 @@ class AttentionCore(nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute. If it is a part, the core is of another kind from now on."""
+        if name == "encoder" and not isinstance(value, RotaryEncoder | RelativeBias | None):
+            raise TypeError(
+                "encoder must be a RotaryEncoder, a RelativeBias or None, because a wrapper hides "
+                f"what the layer calls, got {type(value).__name__}. Wrap the core, the layer or "
+                "the block instead, as modules_to_save=['core'] of peft does."
+            )
         super().__setattr__(name, value)
         if name in PARTS and "kind" in vars(self):
             self.kind = self._description()
