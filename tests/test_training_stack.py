@@ -134,10 +134,12 @@ def test_what_the_page_says_of_adapters() -> None:
 
 
 def test_folding_is_refused_where_the_page_says_so() -> None:
-    models = [run("8-bit weights")["quantised"], run("Activation checkpointing")["recomputed"]]
-    bare = models[0].__class__(64, 16, 1, 2, encoder="rope")
+    names = run("8-bit weights")
+    bare, models = names["model"], [names["quantised"]]
     models.append(torch.ao.quantization.quantize_dynamic(bare, {nn.Linear}, dtype=torch.qint8))
-    for model in models:
+    hidden = copy.deepcopy(bare)
+    hidden.blocks[0] = nn.Sequential(hidden.blocks[0])
+    for model in (*models, hidden):
         with pytest.raises(ValueError, match="to be folded"):
             model.folded()
 
