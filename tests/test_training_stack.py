@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
-from stringlib import LanguageModel, MultiHeadAttention, RoPE
+from stringlib import LanguageModel, MultiHeadAttention, RoPE, ViT
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "book" / "training_stack.md").read_text(encoding="utf8")
@@ -118,6 +118,12 @@ def test_what_the_page_says_of_adapters() -> None:
         adapted(model, target_modules=["to_q"]).folded()
     with pytest.raises(TypeError, match="encoder must be"):
         adapted(model, target_modules=["to_q"], modules_to_save=["encoder"])
+    vit, images = (
+        ViT(8, 4, classes=3, dim=16, depth=1, heads=2, encoder="learned"),
+        torch.randn(2, 1, 8, 8),
+    )
+    saved = adapted(vit, target_modules=["to_q"], modules_to_save=["absolute"])
+    torch.testing.assert_close(saved(images), vit(images))
     before = dict(model.named_parameters())
     trained = {name for name, p in names["merged"].named_parameters() if not p.equal(before[name])}
     assert {name.split(".")[-2] for name in trained} == {*names["names"], "encoder"}

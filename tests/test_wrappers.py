@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,20 @@ def test_wrapped_parts_give_the_values_and_gradients_of_bare_ones(wrapper, part,
     if kind == "text" and name in STATES:
         told = {"count": 3, "temperature": 0}
         assert torch.equal(found.generate(x[:, :2], **told), model.generate(x[:, :2], **told))
+
+
+@pytest.mark.parametrize("wrap", [checkpoint_wrapper, partial(torch.compile, backend="eager")])
+@pytest.mark.parametrize("name", ["softmax-sinusoidal", "softmax-learned"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_wrapped_absolute_positions_are_not_lost(kind, name, wrap):
+    model, x = exact(kind, name)
+    found = copy.deepcopy(model)
+    found.absolute = wrap(found.absolute)
+    same(step(found, x), step(model, x))
+    bare = copy.deepcopy(model)
+    bare.absolute = None
+    bare.learned = bare.sinusoidal = False
+    assert not torch.allclose(bare(x), model(x))
 
 
 def test_wrapped_blocks_share_phases_if_they_show_their_encoder():

@@ -121,6 +121,7 @@ class LanguageModel(Blocks):
             self.length = int(length)
         self.embed = nn.Embedding(vocab, dim)
         self.absolute: Sinusoidal | LearnedAbsolute | None = None
+        self.sinusoidal = encoder == "sinusoidal"  # asked here, because a wrapper hides the type
         if encoder == "sinusoidal":
             self.absolute, encoder = Sinusoidal(dim), None
         elif encoder == "learned":
@@ -213,8 +214,8 @@ class LanguageModel(Blocks):
             positions = documents_of(x.unsqueeze(-3), document_ids, before).positions[..., None]
         elif positions is None:
             positions = torch.arange(before, before + tokens.shape[-1], device=x.device)[:, None]
-        if isinstance(self.absolute, Sinusoidal):
-            norm = math.sqrt(self.absolute.dim / 2)  # of a sinusoidal vector; of a token about 1
+        if self.absolute is not None and self.sinusoidal:
+            norm = math.sqrt(x.shape[-1] / 2)  # of a sinusoidal vector; of a token about 1
             x = self.absolute(x * norm, positions) / norm
         elif self.absolute is not None:
             x = self.absolute(x, positions)

@@ -124,7 +124,9 @@ class ViT(Blocks):
         self.channels, self.pool = channels, pool
         self.embed = nn.Linear(channels * math.prod(self.patch_size), dim)
         self.cls = nn.Parameter(torch.empty(dim)) if pool == "cls" else None
-        self.absolute: GridSinusoidal | GridTable | None = None
+        self.absolute: Any = None
+        # asked here, because a wrapper around the table or the vectors hides their type
+        self.learned = encoder == "learned"
         if encoder == "sinusoidal":
             self.absolute, encoder = GridSinusoidal(dim, axes), None
         elif encoder == "learned":
@@ -233,7 +235,7 @@ class ViT(Blocks):
                 f"images must have sizes {self.image_size} (image_size) for weight 'toeplitz', "
                 f"got {tuple(images.shape[2:])}"
             )
-        if isinstance(self.absolute, GridTable) and positions is None:
+        if self.learned and positions is None:
             x = self.absolute(x, self.absolute.places(*grid, device=x.device))
         if positions is None:
             # integers, which a roll of features needs
@@ -241,9 +243,9 @@ class ViT(Blocks):
         else:
             require_same_tokens("images", x.unsqueeze(-3), "positions", positions)
             require_places("images", x, positions)
-            if isinstance(self.absolute, GridTable):
+            if self.learned:
                 x = self.absolute(x, positions)
-        if isinstance(self.absolute, GridSinusoidal):
+        if self.absolute is not None and not self.learned:
             x = self.absolute(x, positions)
         if key_mask is not None:
             mask = per_head(key_mask, (x.shape[0], 1, x.shape[-2]), x.device)
