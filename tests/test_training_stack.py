@@ -140,7 +140,7 @@ def test_what_the_page_says_of_adapters() -> None:
 
 
 def test_folding_is_refused_where_the_page_says_so() -> None:
-    names = run("8-bit weights")
+    names = run("Int8 weights")
     bare, models = names["model"], [names["quantised"]]
     models.append(torch.ao.quantization.quantize_dynamic(bare, {nn.Linear}, dtype=torch.qint8))
     hidden = copy.deepcopy(bare)
