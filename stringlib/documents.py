@@ -94,9 +94,14 @@ def documents_of(
             "consecutive, got a smaller number after a larger one. Sort the tokens by document."
         )
     starts = pad(before != after, (1, 0))[..., : document_ids.shape[-1]]
-    index = torch.arange(starts.shape[-1], device=starts.device)
-    first = torch.where(starts, index, -earlier).cummax(-1).values
-    return Documents(starts.cumsum(-1), starts, -first, earlier)
+    numbers = starts.cumsum(-1)
+    if torch.compiler.is_exporting():  # ONNX has no running maximum
+        earlier_documents = (numbers.unsqueeze(-1) > numbers.unsqueeze(-2)).sum(-1)
+        first = torch.where(numbers > 0, earlier_documents, -earlier)
+    else:
+        index = torch.arange(starts.shape[-1], device=starts.device)
+        first = torch.where(starts, index, -earlier).cummax(-1).values
+    return Documents(numbers, starts, -first, earlier)
 
 
 def token_positions(start: int | Tensor, count: int, device: torch.device | None = None) -> Tensor:

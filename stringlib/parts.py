@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, ClassVar, cast
-
-from torch import nn
+from typing import Any, cast
 
 from stringlib.inputs import did_you_mean, require_name
 from stringlib.spec import F
@@ -21,34 +19,6 @@ Registry = Mapping[str, Callable[..., Any]]
 
 FIXED = {"head_dim": "it is dim // heads", "bidirectional": "it is the opposite of causal"}
 """Arguments of parts that a layer sets, and that must not be among its options, with the reason."""
-
-
-class HasParts(nn.Module):
-    """Base class of modules that ask of which class a part is, to know how to use it.
-
-    A wrapper around such a part would hide the class, and the part would be left out without an
-    error. So a part of another class is refused.
-
-    Attributes:
-        part_types: The classes of each part, by the name of its attribute. It may also be None.
-    """
-
-    part_types: ClassVar[dict[str, tuple[type[nn.Module], ...]]] = {}
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute.
-
-        Raises:
-            TypeError: If it is a part of a wrong class.
-        """
-        admitted = self.part_types.get(name)
-        if admitted is not None and value is not None and not isinstance(value, admitted):
-            expected = ", ".join(f"a {part.__name__}" for part in admitted)
-            raise TypeError(
-                f"{name} must be {expected} or None, got {type(value).__name__}. A wrapper belongs "
-                f"around the {type(self).__name__} that holds {name}, or around a whole block."
-            )
-        super().__setattr__(name, value)
 
 
 def named(make: Callable[..., Any]) -> dict[str, Parameter]:

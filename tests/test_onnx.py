@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from stringlib import BIASES, ENCODERS, FEATURES, WEIGHTS, LanguageModel, MultiHeadAttention, ViT
 from stringlib.algebra.skew import cayley, skew
 from stringlib.attention.weights import common_scale
+from stringlib.documents import documents_of
 from stringlib.kernels.delta import delta_sums
 from stringlib.parts import named
 from stringlib.testing.contract import close
@@ -126,9 +127,43 @@ def test_a_vision_transformer_gives_the_same_in_onnx_runtime(runtime: Any, name:
         told["causal"] = True
     if name in DECAYS or name == "toeplitz":
         told["pool"] = "mean"
-    model = ViT(*SIZES["image"], CLASSES, 24, 1, 2, **told)
+    size = SIZES["series" if name == "roll" else "image"]  # a roll has one coordinate
+    model = ViT(*size, CLASSES, 24, 1, 2, **told)
     images = [torch.randn(batch, 2, *model.image_size) for batch in (1, 2, 5)]
     compare(runtime, model, images[1], images)
+
+
+class Packed(nn.Module):
+    """A model of packed sequences."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor, ids: Tensor) -> Tensor:
+        found: Tensor = self.model(tokens, document_ids=ids)
+        return found
+
+
+@pytest.mark.parametrize("name", ["circulant", "favor", "gla", "gated-delta", "favor-after"])
+def test_packed_sequences_give_the_same_in_onnx_runtime(runtime: Any, name: str) -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(VOCAB, DIM, 1, 2, **PARTS[name]).eval()
+    given = [
+        (torch.randint(VOCAB, (2, n)), torch.randint(2, (2, n)).cumsum(-1)) for n in (12, 5, 100)
+    ]
+    sizes = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
+    program = torch.onnx.export(
+        Packed(model), given[0], dynamo=True, dynamic_shapes=(sizes, sizes), verbose=False
+    )
+    assert program is not None
+    session = runtime.InferenceSession(program.model_proto.SerializeToString())
+    names = [x.name for x in session.get_inputs()]
+    for tokens, ids in given:
+        (got,) = session.run(None, dict(zip(names, (tokens.numpy(), ids.numpy()), strict=True)))
+        with torch.no_grad():
+            want = model(tokens, document_ids=ids)
+        close(torch.from_numpy(got), want, WITHIN * (1 + want.abs().max().item()), "an output")
 
 
 @pytest.mark.parametrize("head_dim", [192, 260])
@@ -190,3 +225,20 @@ def test_the_exported_running_maximum_is_exact(n: int) -> None:
     with lines_of_a_graph(exported=True):
         got = common_scale(scales, causal=True)
     assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("earlier", [0, 4])
+@pytest.mark.parametrize("n", [1, 2, 9, 200])
+def test_the_exported_documents_and_their_running_maximum_are_exact(n: int, earlier: int) -> None:
+    generator = torch.Generator().manual_seed(n)
+    ids = torch.randint(2, (3, n), generator=generator).cumsum(-1) // 2
+    scales = torch.randn(3, 2, n, generator=generator)
+    before = torch.randn(3, 2, generator=generator) if earlier else None
+    x = torch.zeros(3, 2, n, 1)
+    want = documents_of(x, ids, earlier)
+    largest = common_scale(scales, causal=True, before=before, documents=want)
+    with lines_of_a_graph(exported=True):
+        got = documents_of(x, ids, earlier)
+        assert torch.equal(largest, common_scale(scales, True, before, got))
+    for a, b in zip(got[:3], want[:3], strict=True):
+        assert torch.equal(a, b)

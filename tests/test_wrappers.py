@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,20 @@ def test_wrapped_parts_give_the_values_and_gradients_of_bare_ones(wrapper, part,
         assert torch.equal(found.generate(x[:, :2], **told), model.generate(x[:, :2], **told))
 
 
+@pytest.mark.parametrize("wrap", [checkpoint_wrapper, partial(torch.compile, backend="eager")])
+@pytest.mark.parametrize("name", ["softmax-sinusoidal", "softmax-learned"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_wrapped_absolute_positions_are_not_lost(kind, name, wrap):
+    model, x = exact(kind, name)
+    found = copy.deepcopy(model)
+    found.absolute = wrap(found.absolute)
+    same(step(found, x), step(model, x))
+    bare = copy.deepcopy(model)
+    bare.absolute = None
+    bare.learned = bare.sinusoidal = False
+    assert not torch.allclose(bare(x), model(x))
+
+
 def test_wrapped_blocks_share_phases_if_they_show_their_encoder():
     """A wrapper that hides it is given positions; so the encoder runs in each of its blocks."""
     for wrap, wanted in ((checkpoint_wrapper, 1), (Own, 2)):
@@ -165,8 +180,6 @@ def test_layers_without_a_state_are_refused_also_in_wrappers():
         ("softmax", "t5", "encoder"),
         ("relu", "t5", "weight"),
         ("favor", "rope", "features"),
-        ("softmax", "learned", "absolute"),
-        ("softmax", "sinusoidal", "absolute"),
     ],
 )
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,9 +191,9 @@ def test_a_wrapper_around_a_part_is_refused(kind, attention, encoder, part, wrap
     else:
         options["encoder"] = "axial" if encoder == "rope" else encoder
         model = ViT(8, 4, 3, 16, 1, 2, **options)
-    owner = model if part == "absolute" else model.blocks[0].attention
+    owner = model.blocks[0].attention
     wrapped = wrapper(getattr(owner, part))
-    message = rf"^{part} must be a .* or None, got {type(wrapped).__name__}"
+    message = rf"^{part} must be a .* or None, because .*, got {type(wrapped).__name__}"
     with pytest.raises(TypeError, match=message):
         setattr(owner, part, wrapped)
 

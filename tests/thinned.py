@@ -100,6 +100,10 @@ LONG = {
     "test_bring_your_own.py": "trains by the commands of a page",
     "test_live.py": "works with each living figure; test_page_programs.py computes what they show",
     "test_ledger.py::test_the_project_has_no_orphan": "`make test` runs the command itself",
+    "test_onnx.py::test_packed_sequences_give_the_same_in_onnx_runtime":
+        "exports for long; that exported documents are exact is quick",
+    "test_onnx.py::test_large_heads_give_the_same_in_onnx_runtime":
+        "exports for long; large heads differ from others by one product",
     "test_pdf.py": "prints with Chromium",
     "test_report.py": "prints with Chromium",
     "test_study_cluster.py": "starts a cluster of processes",
@@ -116,6 +120,8 @@ LONG = {
     "test_train_command.py::test_two_commands_do_not_share_a_folder": "starts processes",
     "test_train_trouble.py::test_the_command_ends_with_a_line_about_a_full_disk":
         "starts processes",
+    "test_training_stack.py::test_the_compiled_block_runs_as_printed": "compiles to C++",
+    "test_training_stack.py::test_two_processes_run_a_block_as_printed": "starts processes",
     "test_testing.py::test_what_is_right_passes": "runs whole contracts",
     "test_testing.py::test_what_is_wrong_is_told_in_words": "runs whole contracts",
     "test_independence.py::test_a_random_turn_turns_planes_and_heads_apart": "takes many draws",

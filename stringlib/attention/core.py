@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stringlib.attention.roll import Roll
 from stringlib.documents import Documents, documents_of
@@ -22,7 +22,6 @@ from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_kind_of_state, require_same_tokens
 from stringlib.moved import forward
-from stringlib.parts import HasParts
 from stringlib.positions import grid_positions
 
 PARTS = ("features", "weight", "encoder", "roll", "rotate")
@@ -49,7 +48,7 @@ class Given(NamedTuple):
     documents: Documents | None
 
 
-class AttentionCore(HasParts):
+class AttentionCore(nn.Module):
     """Base class of the two cores: positions of the tokens, and states.
 
     Args:
@@ -58,9 +57,15 @@ class AttentionCore(HasParts):
 
     Attributes:
         kind: Description of the parts, by which a core recognises its states.
+        part_types: The classes of each part, by the name of its attribute. A core asks for the
+            class to know how to use a part, so without this check a wrapped encoder would be left
+            out without an error.
     """
 
-    part_types: ClassVar = {"encoder": (RotaryEncoder, RelativeBias), "roll": (Roll,)}
+    part_types: ClassVar[dict[str, tuple[type[Any], ...]]] = {
+        "encoder": (RotaryEncoder, RelativeBias),
+        "roll": (Roll,),
+    }
     state_type: type[Any]
     encoder: RotaryEncoder | RelativeBias | None
     roll: Roll | None
@@ -188,6 +193,14 @@ class AttentionCore(HasParts):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute. If it is a part, the core is of another kind from now on."""
+        admitted = self.part_types.get(name)
+        if admitted is not None and value is not None and not isinstance(value, admitted):
+            expected = ", ".join(f"a {part.__name__}" for part in admitted)
+            raise TypeError(
+                f"{name} must be {expected} or None, because a wrapper hides what the layer calls, "
+                f"got {type(value).__name__}. Wrap the core, the layer or the block instead, as "
+                "modules_to_save=['core'] of peft does."
+            )
         super().__setattr__(name, value)
         if name in PARTS and "kind" in vars(self):
             self.kind = self._description()

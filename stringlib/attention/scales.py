@@ -51,7 +51,10 @@ def common_scale(
 
 
 def _running_maximum(x: Tensor) -> Tensor:
-    """Return the maximum of each entry and all earlier ones along the last dimension."""
+    """Return the maximum of each entry and all earlier ones along the last dimension.
+
+    Entries are floating-point numbers, or integers of at least 0.
+    """
     if not torch.compiler.is_exporting():
         return x.cummax(-1).values
     # ONNX has no running maximum. In two levels, because one matrix would have n² entries.
@@ -66,7 +69,8 @@ def _largest_before(x: Tensor, own: int) -> Tensor:
     """Return the maximum of all earlier entries, and of the entry itself if ``own`` is 1."""
     n = x.shape[-1]
     later = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(own)
-    return x.unsqueeze(-2).masked_fill(later, -torch.inf).amax(-1)
+    least = -torch.inf if x.is_floating_point() else -1
+    return x.unsqueeze(-2).masked_fill(later, least).amax(-1)
 
 
 def _maximum_in_documents(key_scale: Tensor, before: Tensor | None, documents: Documents) -> Tensor:
@@ -82,7 +86,8 @@ def _maximum_in_documents(key_scale: Tensor, before: Tensor | None, documents: D
     # running maximum of these integers never refers to an earlier document.
     ordered, order = key_scale.sort(-1)
     count = key_scale.shape[-1]
-    top = (number * count + order.argsort(-1)).cummax(-1).values % count
+    first = number * count
+    top = _running_maximum(first + order.argsort(-1)) - first
     return ordered.expand(top.shape).gather(-1, top)[..., -n:]
 
 

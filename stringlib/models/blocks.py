@@ -16,7 +16,7 @@ from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import did_you_mean, require_same_tokens
-from stringlib.parts import HasParts, named
+from stringlib.parts import named
 from stringlib.precision import at_least_float32
 from stringlib.spec import Share, checked
 
@@ -227,7 +227,7 @@ def block_options() -> set[str]:
     return {*named(MultiHeadAttention), *layer_options()}
 
 
-class Blocks(HasParts):
+class Blocks(nn.Module):
     """Base class of the models, which can merge their encoders into the projections.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -90,8 +90,6 @@ class LanguageModel(Blocks):
         (torch.Size([8, 100, 256]), torch.Size([8, 105]))
     """
 
-    part_types: ClassVar = {"absolute": (Sinusoidal, LearnedAbsolute)}
-
     @known_options(block_options, FIXED | {"causal": "a language model is always causal"})
     @checked
     def __init__(
@@ -123,6 +121,7 @@ class LanguageModel(Blocks):
             self.length = int(length)
         self.embed = nn.Embedding(vocab, dim)
         self.absolute: Sinusoidal | LearnedAbsolute | None = None
+        self.sinusoidal = encoder == "sinusoidal"  # asked here, because a wrapper hides the type
         if encoder == "sinusoidal":
             self.absolute, encoder = Sinusoidal(dim), None
         elif encoder == "learned":
@@ -215,8 +214,8 @@ class LanguageModel(Blocks):
             positions = documents_of(x.unsqueeze(-3), document_ids, before).positions[..., None]
         elif positions is None:
             positions = torch.arange(before, before + tokens.shape[-1], device=x.device)[:, None]
-        if isinstance(self.absolute, Sinusoidal):
-            norm = math.sqrt(self.absolute.dim / 2)  # of a sinusoidal vector; of a token about 1
+        if self.absolute is not None and self.sinusoidal:
+            norm = math.sqrt(x.shape[-1] / 2)  # of a sinusoidal vector; of a token about 1
             x = self.absolute(x * norm, positions) / norm
         elif self.absolute is not None:
             x = self.absolute(x, positions)

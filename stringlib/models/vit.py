@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -95,8 +95,6 @@ class ViT(Blocks):
         torch.Size([8, 10])
     """
 
-    part_types: ClassVar = {"absolute": (GridSinusoidal, GridTable)}
-
     @known_options(block_options, FIXED)
     @checked
     def __init__(
@@ -126,7 +124,9 @@ class ViT(Blocks):
         self.channels, self.pool = channels, pool
         self.embed = nn.Linear(channels * math.prod(self.patch_size), dim)
         self.cls = nn.Parameter(torch.empty(dim)) if pool == "cls" else None
-        self.absolute: GridSinusoidal | GridTable | None = None
+        self.absolute: Any = None
+        # asked here, because a wrapper around the table or the vectors hides their type
+        self.learned = encoder == "learned"
         if encoder == "sinusoidal":
             self.absolute, encoder = GridSinusoidal(dim, axes), None
         elif encoder == "learned":
@@ -235,17 +235,18 @@ class ViT(Blocks):
                 f"images must have sizes {self.image_size} (image_size) for weight 'toeplitz', "
                 f"got {tuple(images.shape[2:])}"
             )
-        if isinstance(self.absolute, GridTable) and positions is None:
-            x = self.absolute(x, self.absolute.places(*grid, device=x.device))
+        table = self.absolute if self.learned else None
+        if table is not None and positions is None:
+            x = table(x, table.places(*grid, device=x.device))
         if positions is None:
             # integers, which a roll of features needs
             positions = grid_positions(*grid, dtype=torch.int64, device=images.device)
         else:
             require_same_tokens("images", x.unsqueeze(-3), "positions", positions)
             require_places("images", x, positions)
-            if isinstance(self.absolute, GridTable):
-                x = self.absolute(x, positions)
-        if isinstance(self.absolute, GridSinusoidal):
+            if table is not None:
+                x = table(x, positions)
+        if self.absolute is not None and not self.learned:
             x = self.absolute(x, positions)
         if key_mask is not None:
             mask = per_head(key_mask, (x.shape[0], 1, x.shape[-2]), x.device)

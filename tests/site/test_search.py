@@ -46,6 +46,7 @@ book/bring_your_own: contribute a method
 notebooks/14_toeplitz_rpe: unit norm queries
 notebooks/13_cosformer: 2202.08791
 book/choose: fine-tune higher resolution
+book/training_stack: activation checkpointing; FSDP2; LoRA with peft
 book/symptoms: my performer with rope is worse
 book/notation: omega
 notebooks/02_rope: bf16 precision problem at long context
