@@ -49,11 +49,6 @@ FEW = {
         "test_generating_with_a_state_equals_reading_all_again",
     ),
     "test_models.py": ("test_all_that_can_learn_does", "test_half_precision_stays_near"),
-    "test_onnx.py": (
-        "test_a_layer_gives_the_same_in_onnx_runtime",
-        "test_a_language_model_gives_the_same_in_onnx_runtime",
-        "test_a_vision_transformer_gives_the_same_in_onnx_runtime",
-    ),
     "test_projections.py": (
         "test_rows_have_mean_zero_and_unit_covariance",
         "test_the_product_is_that_with_the_matrix",
@@ -104,6 +99,7 @@ LONG = {
         "exports for long; that exported documents are exact is quick",
     "test_onnx.py::test_large_heads_give_the_same_in_onnx_runtime":
         "exports for long; large heads differ from others by one product",
+    "test_onnx.py": "exports each method; test_training_stack.py exports one model",
     "test_pdf.py": "prints with Chromium",
     "test_report.py": "prints with Chromium",
     "test_study_cluster.py": "starts a cluster of processes",
@@ -137,6 +133,8 @@ LONG = {
     "test_explorer.py::test_without_ipywidgets_the_figure_is_static": "starts a process",
     "test_cross_attention.py::test_compiled_exported_and_batched": "compiles whole layers",
     "test_dropout.py::test_a_model_is_one_graph_in_training": "compiles whole models",
+    "test_training_stack.py::test_no_further_graph_is_compiled_for_longer_texts_or_other_prompts":
+        "compiles whole models",
     "test_wrappers.py::test_a_compiled_step_of_decoding_is_compiled_once": "compiles whole models",
     "test_wrappers.py::test_causal_random_features_are_exported_from_few_tokens":
         "exports whole layers",
