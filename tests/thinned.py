@@ -95,10 +95,6 @@ LONG = {
     "test_bring_your_own.py": "trains by the commands of a page",
     "test_live.py": "works with each living figure; test_page_programs.py computes what they show",
     "test_ledger.py::test_the_project_has_no_orphan": "`make test` runs the command itself",
-    "test_onnx.py::test_packed_sequences_give_the_same_in_onnx_runtime":
-        "exports for long; that exported documents are exact is quick",
-    "test_onnx.py::test_large_heads_give_the_same_in_onnx_runtime":
-        "exports for long; large heads differ from others by one product",
     "test_onnx.py": "exports each method; test_training_stack.py exports one model",
     "test_pdf.py": "prints with Chromium",
     "test_report.py": "prints with Chromium",
