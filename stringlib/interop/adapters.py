@@ -72,9 +72,9 @@ class RotaryTables(nn.Module):
             :class:`~stringlib.encoders.scaling.DynamicNTK`; or a dictionary with one for each
             layer type. Default: no change.
         positions: Function that returns positions, ``(..., seq, coord_dim)``, for a model that does
-            not pass ``position_ids``. It is called with what the model passes instead: the image
-            (DINOv3 of transformers), or the numbers of rows and columns (models of timm, see
-            :meth:`get_embed`).
+            not pass ``position_ids``. The function is called with what the model passes instead,
+            which is the image (DINOv3 of transformers), or the numbers of rows and columns (models
+            of timm, see :meth:`get_embed`). Default: ``position_ids`` are used.
 
     Raises:
         ValueError: If a layer type is unknown, a scale is not positive, an encoder has more than
@@ -213,9 +213,8 @@ class RotaryTables(nn.Module):
         Returns:
             ``(cos, sin)``, each ``(batch, seq, head_dim)``, in the dtype of ``x``, or float32 or
             wider with ``wide=True``. With the layout ``"pairs"`` each has ``head_dim / 2`` columns.
-            With ``"complex"`` the result is one tensor, cos + i sin, ``(batch, seq,
-            head_dim / 2)``, complex64 or wider. If positions have no batch dimension, the tables
-            have none.
+            With ``"complex"`` the result is one tensor, cos + i sin, with ``head_dim / 2`` columns,
+            complex64 or wider. If positions have no batch dimension, the tables have none.
         """
         encoder, name = self._of(layer_type)
         positions = self._places(x, position_ids, encoder.coord_dim).to(x.device)

@@ -27,8 +27,8 @@ def to_layout(
     channels. The function permutes the rows of each head. Convert the projections of queries and
     keys, their biases, and the weights of the norms of queries and keys. A model with rotations of
     the target layout then has the same logits, :eq:`eq-model-norm`. Values and the output
-    projection must not be converted. Eager PyTorch rotates the interleaved layout several times as
-    fast as the half layout.
+    projection must not be converted. On a CPU, eager PyTorch rotates the interleaved layout faster
+    than the half layout.
 
     Args:
         weight: One of these weights:

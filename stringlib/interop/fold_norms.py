@@ -152,9 +152,9 @@ def fold_norms(
     if folded is None:
         raise ValueError(
             "encoder must have a basis that folds through norm_q and norm_k, got "
-            f"{type(encoder).__name__}. A norm does not accept vectors of head_dim, does more than "
-            "divide by a length and scale, or its scales mix rotating planes. Use the encoder "
-            "without folding it."
+            f"{type(encoder).__name__}. One of the norms raises an error for test vectors, does "
+            "more than divide by a length and scale, or has scales that mix rotating planes. Use "
+            "the encoder without folding it."
         )
     return folded
 

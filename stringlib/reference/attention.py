@@ -18,10 +18,11 @@ from stringlib.reference.linear import cosine_attention
 def softmax_attention(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, causal: bool = False
 ) -> Tensor:
-    r"""Return :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V`, :eq:`eq-bias-softmax`.
+    r"""Return softmax attention, :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V`.
 
-    Without a bias and without a causal mask the function is permutation equivariant, equation
-    :eq:`eq-perm-equivariant`: permuting the tokens permutes the outputs in the same way.
+    This is equation :eq:`eq-bias-softmax`. Without a bias and without a causal mask the function is
+    permutation equivariant, equation :eq:`eq-perm-equivariant`: permuting the tokens permutes the
+    outputs in the same way.
 
     Args:
         q: Queries, ``(heads, seq, d)``.

@@ -106,10 +106,10 @@ def cayley_apply(S: Tensor, h: Tensor) -> Tensor:
 
 
 def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Tensor:
-    r"""Return the encoded vectors :math:`\mathrm{RoPE}(\Omega r)\,P^\top x` of one head.
+    r"""Encode queries or keys of one head by Cayley-STRING.
 
-    The orthogonal matrix :math:`P^\top` is applied before the rotations, equation
-    :eq:`eq-cayley-before`. The scores then depend on P. They depend on positions only through
+    The result is :math:`\mathrm{RoPE}(\Omega r)\,P^\top x`, equation :eq:`eq-cayley-before`. The
+    orthogonal matrix :math:`P^\top` is applied before the rotations. The scores then depend on P. They depend on positions only through
     their difference.
 
     Args:
@@ -130,11 +130,11 @@ def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Ten
 
 
 def cayley_after_rope(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Tensor:
-    r"""Return the vectors :math:`U\,\mathrm{RoPE}(\Omega r)\,x` of one head, in the wrong order.
+    r"""Encode queries or keys of one head with an orthogonal matrix after RoPE, the wrong order.
 
-    The matrix U is orthogonal and the same for queries and keys. Therefore U cancels in every
-    score, and the scores are those of RoPE alone, :eq:`eq-cayley-after`. This wrong form exists to
-    demonstrate the failure.
+    The result is :math:`U\,\mathrm{RoPE}(\Omega r)\,x`. The matrix U is orthogonal and the same for
+    queries and keys. Therefore U cancels in every score, and the scores are those of RoPE alone,
+    :eq:`eq-cayley-after`. This wrong form exists to demonstrate the failure.
 
     Args:
         x: Queries or keys, ``(..., seq, d)``.

@@ -189,7 +189,7 @@ def _reading(weight: PositionWeight) -> Weighted:
 
 
 def _plain(weight: PositionWeight) -> Weighted:
-    """Return the case of a weight that is the same for all tokens."""
+    """Return the case of a weight that does not depend on the tokens."""
     heads = next((h for h in (3, 1, 2, 4, 8, 6) if any(_sums(weight, h, n) for n in LENGTHS)), 0)
     lengths = [n for n in LENGTHS if heads and _sums(weight, heads, n)]
     if not lengths:

@@ -52,8 +52,8 @@ def check_encoder(make: Make, *, modes: Iterable[str] | None = None) -> None:
             properties in these two modes would take minutes.
 
     Raises:
-        AssertionError: If a property does not hold. The message has one line per violated property,
-            with the size of the error.
+        AssertionError: If a property does not hold. The message has one line for each property and
+            mode that fail, with the size of the error.
         TypeError: If ``make`` does not return an encoder.
         ValueError: If a mode is unknown, or ``make`` accepts none of the shapes.
     """
@@ -65,8 +65,8 @@ def check_encoder(make: Make, *, modes: Iterable[str] | None = None) -> None:
 def check_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
     """Check that your own relative bias has the properties of all biases (their contract).
 
-    The bias depends on the distance of query and key alone, its gradients are right, and it can be
-    moved, loaded and compiled.
+    The bias depends only on the difference of the positions of query and key, its gradients are
+    right, and it can be moved, loaded and compiled.
 
     Args:
         make: Function or class that returns the bias. It is called without arguments if possible,
@@ -76,8 +76,8 @@ def check_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
             properties, which are values and gradients for any number of tokens.
 
     Raises:
-        AssertionError: If a property does not hold. The message has one line per violated property,
-            with the size of the error.
+        AssertionError: If a property does not hold. The message has one line for each property and
+            mode that fail, with the size of the error.
         TypeError: If ``make`` does not return a bias.
         ValueError: If a mode is unknown.
     """
@@ -100,8 +100,8 @@ def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None
             properties, which are values and gradients for any number of tokens.
 
     Raises:
-        AssertionError: If a property does not hold. The message has one line per violated property,
-            with the size of the error.
+        AssertionError: If a property does not hold. The message has one line for each property and
+            mode that fail, with the size of the error.
         TypeError: If ``make`` does not return a feature map.
         ValueError: If a mode is unknown, or the map accepts neither 4, 5, 6, 8, 16, 32 or 64
             channels per head nor the number in its attribute ``head_dim``.
@@ -128,8 +128,8 @@ def check_weight(make: Make, *, modes: Iterable[str] | None = None) -> None:
             properties, which are values and gradients for any number of tokens.
 
     Raises:
-        AssertionError: If a property does not hold. The message has one line per violated property,
-            with the size of the error.
+        AssertionError: If a property does not hold. The message has one line for each property and
+            mode that fail, with the size of the error.
         TypeError: If ``make`` does not return a position weight.
         ValueError: If a mode is unknown, or the weight has no sums for 1, 2, 3, 4, 6 or 8 heads and
             some number of tokens from 1 to 100.

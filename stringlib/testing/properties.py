@@ -229,7 +229,7 @@ def all_errors(encoder: RotaryEncoder) -> dict[str, float]:
     each error is below 1e-11.
 
     Returns:
-        Dictionary of the errors:
+        Dictionary with the errors of five functions, under these names.
 
         - ``"relative"``: :func:`translation_error`
         - ``"orthogonal"``: :func:`orthogonality_error`
