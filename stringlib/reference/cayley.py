@@ -109,8 +109,8 @@ def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Ten
     r"""Encode queries or keys of one head by Cayley-STRING.
 
     The result is :math:`\mathrm{RoPE}(\Omega r)\,P^\top x`, equation :eq:`eq-cayley-before`. The
-    orthogonal matrix :math:`P^\top` is applied before the rotations. The scores then depend on P. They depend on positions only through
-    their difference.
+    orthogonal matrix :math:`P^\top` is applied before the rotations. The scores then depend on P.
+    They depend on positions only through their difference.
 
     Args:
         x: Queries or keys, ``(..., seq, d)``.
