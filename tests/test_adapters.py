@@ -341,6 +341,13 @@ class Ending(Rotary):
         return super().forward(x, position_ids.clamp(max=1000))
 
 
+class Limited(Rotary):
+    def forward(self, x: Tensor, position_ids: Tensor) -> Any:
+        if position_ids.max() > 4096:
+            raise IndexError("out of range")
+        return super().forward(x, position_ids)
+
+
 class Learning(Rotary):
     def __init__(self, omega: Tensor) -> None:
         super().__init__(omega)
@@ -354,12 +361,13 @@ class Learning(Rotary):
         (Longer("default"), "got Longer with rope_type='default'"),
         (Longer("another"), "got Longer with rope_type='another'"),
         (Ending(OMEGA), "must use the same frequencies for all lengths, .* got Ending"),
+        (Limited(OMEGA), "must accept long texts, got Limited with IndexError"),
         (Uneven(OMEGA[:, :1]), "got Uneven, which does not"),
         (Square(OMEGA[:, :1]), "got Square, which does not"),
         (nn.Identity(), "got Identity, which does not"),
         (nn.Linear(3, 3), "got Linear, which does not"),
         (Learning(OMEGA), "fixed frequencies, got Learning with the learned speed"),
-        (Rotary(OMEGA).to("meta"), "must have values, got buffers on the meta device"),
+        (Rotary(OMEGA).to("meta"), "must have values, got Rotary with buffers on the meta device"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(module: nn.Module, message: str) -> None:
@@ -773,7 +781,7 @@ test_what_does_not_fit_is_named = refusals(
     ),
     (
         lambda: RotaryTables(MixedRoPE(D, 3, heads=1), "axes"),
-        "encoder must have a head_dim that is a multiple of 6 for layout .axes., .* got 8",
+        "encoder must have a head_dim that is a multiple of 6 for layout .axes., .* got head_dim=8",
     ),
     (lambda: Rotated(LINEAR, RoPE(D), PLACES), "positions must have shape"),
     (lambda: Rotated(LINEAR, AxialRoPE(10, 2), PLACES), "heads of 10 channels"),

@@ -1,12 +1,12 @@
 """Encoders in models of other libraries: modules, weights and norms.
 
-:class:`~stringlib.interop.adapters.RotaryTables` replaces the rotary module of a language model,
-and :class:`~stringlib.interop.adapters.Rotated` adds an encoder to the projections of a vision
-transformer. :func:`~stringlib.interop.convert.to_layout` and
-:func:`~stringlib.interop.convert.fold_qkv` rewrite weights.
-:func:`~stringlib.interop.fold_norms.fold_norms` merges the basis of an encoder into projections
-that are followed by a norm, if :func:`~stringlib.interop.fold_norms.foldable` says that this is
-possible. The rest of the package does not use this part.
+:class:`~stringlib.interop.adapters.RotaryTables` replaces the rotary module of a transformer.
+:class:`~stringlib.interop.adapters.Rotated` adds an encoder to the projections of a vision
+transformer. :func:`~stringlib.interop.adapters.load_encoders` loads the saved parameters of both.
+:func:`~stringlib.interop.convert.to_layout` converts weights to another layout of the channel
+pairs. :func:`~stringlib.interop.convert.fold_qkv` merges the basis of an encoder into a projection.
+:func:`~stringlib.interop.fold_norms.fold_norms` merges the basis into projections that a norm
+follows, if :func:`~stringlib.interop.fold_norms.foldable` returns True.
 """
 
 from stringlib.interop.adapters import (

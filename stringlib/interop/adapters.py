@@ -1,9 +1,9 @@
 """Modules that put an encoder into models of other libraries.
 
-A language model of transformers has one rotary module, from which all layers get their cosines and
-sines: :class:`RotaryTables` replaces it. A vision transformer often has no such module, but it has
-projections to queries and keys: :class:`Rotated` replaces them. Nothing else in the model changes,
-and no other library is imported.
+A language model of the library transformers has one rotary module, from which all layers get their
+cosines and sines. :class:`RotaryTables` replaces this module. A vision transformer often has no
+rotary module, but it has projections to queries and keys. :class:`Rotated` replaces these
+projections. Nothing else in the model changes. This file does not import the other libraries.
 """
 
 from __future__ import annotations
@@ -28,54 +28,58 @@ from stringlib.spec import Floats, Positions, Positive, Reals, checked, require
 
 
 class RotaryTables(nn.Module):
-    """Replacement for the rotary module of a language model: cosines and sines of an encoder.
+    """Replacement for the rotary module of a transformer, with the cosines and sines of an encoder.
 
-    In models of the library transformers this module is called ``rotary_emb``. The model rotates
-    queries and keys by the cosines and sines that it returns. Caches, generation and masks work as
-    before. Frequencies stay exact when the model is converted to bfloat16. Learned frequencies get
-    gradients. All layers share one table, so gradient checkpointing needs ``use_reentrant=False``.
+    In models of the library transformers the rotary module is called ``rotary_emb``. The model
+    rotates queries and keys by the cosines and sines that the module returns. Caches, generation
+    and masks work as before. Frequencies stay exact when the model is converted to bfloat16.
+    Learned frequencies get gradients. All layers share one table, so gradient checkpointing needs
+    ``use_reentrant=False``.
 
-    Cosines and sines do not contain the basis of an encoder. Merge it into the projections of
-    queries and keys, with ``encoder.fold(weight, layout=layout)``.
+    Cosines and sines do not contain the basis of an encoder. Merge the basis into the projections
+    of queries and keys, with ``encoder.fold(weight, layout=layout)``.
 
-    :meth:`from_module` reads all arguments from the module that is to be replaced. Move the new
-    module to the device of the model. The tables have as many channels as the encoder's
-    ``head_dim``, so a model that rotates only some channels needs an encoder of that size.
+    :meth:`from_module` finds the arguments by calling the module that is to be replaced. Move the
+    new module to the device of the model. The tables are for all ``head_dim`` channels of the
+    encoder. A model that rotates only some channels of a head needs an encoder whose ``head_dim``
+    is the number of these channels.
 
     Args:
-        encoder: Rotary encoder with ``heads=1``; or a dictionary with an encoder for each layer
-            type of the model.
-        layout: Order of the columns of the tables, which has to be that of the model:
+        encoder: Rotary encoder with ``heads=1``; or a dictionary with such an encoder for each
+            layer type of the model.
+        layout: Order of the columns of the tables, which has to be the order that the model uses:
 
             - ``"half"`` (default; Llama): all pairs, then all pairs again.
             - ``"interleaved"`` (Cohere): each column twice, side by side.
-            - ``"axes"`` (vision encoder of Gemma 4): ``"half"`` for each coordinate by itself.
+            - ``"axes"`` (vision encoder of Gemma 4): the pairs of one coordinate, then the same
+              pairs again; then those of the next coordinate, in the same way.
             - ``"pairs"`` (GPT-OSS): one column per pair.
             - ``"complex"`` (Llama 4, DeepSeek-V2): one complex number per pair, cos + i sin.
 
             The layout does not determine which channels the model rotates as a pair: Llama 4
             rotates neighbouring channels, GPT-OSS channels i and i + d/2, and GLM neighbouring
             channels with ``"half"`` tables.
-        scale: Factor of all cosines and sines, which multiplies logits by its square (the attention
-            factor of YaRN and LongRoPE); or a dictionary with a factor for each layer type, in
-            which missing types have 1. Default: 1.
-        coordinates: Dimension of ``position_ids`` that contains the coordinates, if there are
-            several: ``"first"`` (default), as in models of text and images, or ``"last"``, as in
-            vision encoders.
-        wide: If True, tables are float32 even if tokens have a narrower dtype (OLMo). Default:
-            False.
+        scale: Factor of all cosines and sines (the attention factor of YaRN and LongRoPE). Logits
+            are multiplied by the square of this factor. A dictionary has a factor for each layer
+            type; layer types that it lacks have the factor 1. Default: 1.
+        coordinates: Dimension of ``position_ids`` that contains the coordinates of a position, if
+            it has several: ``"first"`` (default), as in models of text and images, or ``"last"``,
+            as in vision encoders.
+        wide: If True, tables are float32 even if tokens have a narrower dtype (OLMo). If False
+            (default), tables have the dtype of the tokens.
         longer: Change of frequencies and scale for texts longer than in training:
             :class:`~stringlib.encoders.scaling.Beyond` or
             :class:`~stringlib.encoders.scaling.DynamicNTK`; or a dictionary with one for each
             layer type. Default: no change.
         positions: Function that returns positions, ``(..., seq, coord_dim)``, for a model that does
-            not pass ``position_ids``. It is called with what the model passes instead: the image
-            (DINOv3 of transformers), or the numbers of rows and columns (models of timm, see
-            :meth:`get_embed`).
+            not pass ``position_ids``. The function is called with what the model passes instead,
+            which is the image (DINOv3 of transformers), or the numbers of rows and columns (models
+            of timm, see :meth:`get_embed`). Default: ``position_ids`` are used.
 
     Raises:
         ValueError: If a layer type is unknown, a scale is not positive, an encoder has more than
-            one head, or its ``head_dim`` does not fit ``layout``.
+            one head or an odd ``head_dim``, or the layout is ``"axes"`` and ``head_dim`` is not a
+            multiple of twice the number of coordinates.
 
     Example:
         >>> from stringlib import RoPE
@@ -101,12 +105,17 @@ class RotaryTables(nn.Module):
         by_type = encoder if isinstance(encoder, Mapping) else {"": encoder}
         for each in by_type.values():
             require("encoder", each, RotaryEncoder)
+            if each.heads != 1:
+                raise ValueError(
+                    "encoder must have heads=1 for tables, because the rotary module of a model "
+                    f"serves all heads, got heads={each.heads}. Use an encoder with heads=1."
+                )
             each._require_tables()
             if layout == "axes" and each.head_dim % (2 * each.coord_dim):
                 raise ValueError(
                     f"encoder must have a head_dim that is a multiple of {2 * each.coord_dim} for "
-                    f"layout 'axes', which splits it into the halves of {each.coord_dim} "
-                    f"coordinates, got {each.head_dim}"
+                    f"layout 'axes', because each of the {each.coord_dim} coordinates has two "
+                    f"halves of equal size, got head_dim={each.head_dim}"
                 )
         scales = _by_type("scale", scale, by_type, 1.0)
         for factor in scales.values():
@@ -124,20 +133,22 @@ class RotaryTables(nn.Module):
     def from_module(cls, rotary_emb: nn.Module) -> RotaryTables:
         """Return a replacement for a model's rotary module that gives the same cosines and sines.
 
-        All arguments are found by calling the module at a few positions, with a short and with a
-        long text: layer types, coordinates, layout, attention factor, and a scaling that depends
-        on the length. The class of the module does not matter. Other attributes that a model may
-        read, such as ``config``, are copied.
+        The module is called at a few positions, with a short and with a long text. From its tables
+        the method finds the frequencies, the number of coordinates, the layout, the attention
+        factor, and a scaling that depends on the length of the text. The class of the module does
+        not matter. Other attributes that a model may read, such as ``config``, are copied.
 
         Args:
             rotary_emb: Module to be replaced, which must not be on the meta device. It is called
-                with tokens and ``position_ids``, and also with a layer type if its ``rope_type`` is
-                a dictionary of them.
+                with tokens and ``position_ids``. If its attribute ``rope_type`` is a dictionary,
+                whose keys are layer types, it is also called with each layer type.
 
         Raises:
             ValueError: If the module does not return cosines and sines of positions, has learned
-                frequencies, or changes them for long texts in another way than LongRoPE or dynamic
-                NTK. The message names the class of the module.
+                frequencies, has tables of different forms for different layer types, or is on the
+                meta device. Also if it raises an error for a long text, or changes frequencies for
+                long texts in another way than LongRoPE or dynamic NTK. The message names the class
+                of the module.
 
         Example:
             >>> class Rotary(nn.Module):  # as in a model with the attention factor 1.2
@@ -156,8 +167,10 @@ class RotaryTables(nn.Module):
         found = [find(rotary_emb, name) for name in names]
         if any(each.form != found[0].form for each in found):
             raise ValueError(
-                "rotary_emb must return tables of the same layout for all layer types, got "
-                f"different layouts from {type(rotary_emb).__name__}"
+                "rotary_emb must return tables of the same form for all layer types, got "
+                f"{type(rotary_emb).__name__} with {[tuple(each.form) for each in found]} (layout, "
+                "dimension of the coordinates, always float32). Build one RotaryTables for each "
+                "layer type."
             )
 
         def by_type(things: Iterable[Any]) -> Any:
@@ -187,18 +200,21 @@ class RotaryTables(nn.Module):
         """Return cosines and sines in the form in which the model passes them to its layers.
 
         Args:
-            x: Tokens. Only their dtype and device are used, unless ``positions`` is a function,
-                which is called with them (or with the image, where the model passes it here).
-            position_ids: Positions, ``(batch, seq)``. For an encoder with c coordinates,
-                ``(c, batch, seq)``; or ``(batch, seq)`` if all coordinates are equal. With
-                ``coordinates="last"``, ``(..., seq, c)``. Not used if ``positions`` is a function.
-            layer_type: Layer type whose encoder is used, if there are several.
+            x: Tokens, or an image if the model passes it in their place. Only dtype and device are
+                used, unless ``positions`` is a function. This function is called with ``x``.
+            position_ids: Positions. Not used if ``positions`` is a function. The shape is one of:
+
+                - ``(batch, seq)``; all coordinates of a position are then equal.
+                - ``(c, batch, seq)`` for an encoder with c coordinates.
+                - ``(..., seq, c)`` with ``coordinates="last"``, instead of the other two.
+
+            layer_type: Layer type whose encoder is used, if ``encoder`` is a dictionary.
 
         Returns:
-            ``(cos, sin)``, each ``(batch, seq, head_dim)`` in the dtype of ``x``. With the layout
-            ``"pairs"`` they have ``head_dim / 2`` columns. With ``"complex"`` the result is one
-            tensor, cos + i sin, complex64 or wider. If positions have no batch dimension, neither
-            have the tables.
+            ``(cos, sin)``, each ``(batch, seq, head_dim)``, in the dtype of ``x``, or float32 or
+            wider with ``wide=True``. With the layout ``"pairs"`` each has ``head_dim / 2`` columns.
+            With ``"complex"`` the result is one tensor, cos + i sin, with ``head_dim / 2`` columns,
+            complex64 or wider. If positions have no batch dimension, the tables have none.
         """
         encoder, name = self._of(layer_type)
         positions = self._places(x, position_ids, encoder.coord_dim).to(x.device)
@@ -206,14 +222,15 @@ class RotaryTables(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Number of channels of a head, under the name that timm uses."""
+        """The ``head_dim`` of the encoder, under the name that timm uses."""
         return self._of(None)[0].head_dim
 
     def get_embed(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """Return sines and cosines side by side, as models of timm expect them from ``rope``.
 
         Args:
-            shape: Numbers of rows and columns of patches, with which ``positions`` is called.
+            shape: Numbers of rows and columns of patches. ``positions`` is called with these two
+                numbers.
             dtype: Dtype of the result. Default: float32.
 
         Returns:
@@ -226,16 +243,21 @@ class RotaryTables(nn.Module):
         encoder, name = self._of(None)
         if self.positions is None:
             raise ValueError(
-                "positions must be given to RotaryTables for the tables of a shape, got None"
+                "positions must be a function of the numbers of rows and columns for get_embed(), "
+                "got None. Pass it to RotaryTables, for example positions=grid_positions."
             )
         if self.layout == "complex":
-            raise ValueError("layout must have separate cosines and sines, got 'complex'")
+            raise ValueError(
+                "layout must not be 'complex' for get_embed(), which returns sines and cosines "
+                "side by side, got 'complex'. Pass the layout of the model to RotaryTables, for "
+                "example layout='interleaved'."
+            )
         positions = self.positions(*shape).to(encoder.frequencies().device)
         cos, sin = self._tables(positions, dtype, encoder, name)
         return torch.cat([sin, cos], -1)
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         scales = ", ".join(f"{name or 'scale'}={scale:g}" for name, scale in self.scales.items())
         return f"layout={self.layout!r}, {scales}"
 
@@ -255,7 +277,7 @@ class RotaryTables(nn.Module):
         if positions.shape[-1:] != (encoder.coord_dim,):
             raise ValueError(
                 f"positions must return shape (..., seq, {encoder.coord_dim}), got "
-                f"{tuple(positions.shape)}"
+                f"{tuple(positions.shape)}. The encoder has coord_dim={encoder.coord_dim}."
             )
         require_exact("position_ids" if self.positions is None else "positions", positions)
         positions = widen(positions)
@@ -273,7 +295,7 @@ class RotaryTables(nn.Module):
         return torch.complex(cos, sin) if self.layout == "complex" else (cos, sin)
 
     def _places(self, x: Tensor, position_ids: Tensor | None, axes: int) -> Tensor:
-        """Return the positions of tokens, ``(..., seq, axes)``."""
+        """Return the positions of tokens, ``(..., seq, axes)``, for ``axes`` coordinates."""
         if self.positions is not None:
             return self.positions(x)
         shape: tuple[int, ...] = () if position_ids is None else tuple(position_ids.shape)
@@ -283,11 +305,17 @@ class RotaryTables(nn.Module):
         if position_ids is not None and first and shape[:-2] in ((), (axes,)):
             return position_ids.expand(axes, -1, -1).movedim(0, -1)
         wanted = "(batch, seq) or ({}, batch, seq)" if first else "(..., seq, {})"
-        raise ValueError(f"position_ids must have shape {wanted.format(axes)}, got {shape or None}")
+        raise ValueError(
+            f"position_ids must have shape {wanted.format(axes)}, got {shape or None}. For a model "
+            "that does not pass position_ids, give RotaryTables a function positions."
+        )
 
 
 def _key(layer_type: str) -> str:
-    """Return a layer type as a valid name of a module, even if it is the empty string."""
+    """Return the name in a ``ModuleDict`` that belongs to a layer type.
+
+    A layer type may be the empty string, which is not a valid name of a module.
+    """
     return f"for {layer_type}"
 
 
@@ -296,9 +324,9 @@ def _by_type(name: str, given: Any, types: Collection[str], otherwise: Any) -> d
 
     Args:
         name: Name of the argument, for an error message.
-        given: The entries by layer type, or a single one for all types.
+        given: Dictionary of the entries by layer type, or a single entry for all types.
         types: All layer types.
-        otherwise: Entry of types that are missing in ``given``.
+        otherwise: Entry of the types that the dictionary ``given`` lacks.
     """
     if [*types] == [""] or not isinstance(given, Mapping):
         return dict.fromkeys(types, given)
@@ -310,40 +338,44 @@ def _by_type(name: str, given: Any, types: Collection[str], otherwise: Any) -> d
 class Rotated(nn.Module):
     r"""Projection to queries and keys followed by a rotary encoder, :math:`R(r)\,(W x + b)`.
 
-    It replaces a projection of a model: either a fused one to queries, keys and values, with
-    ``heads`` twice the number of attention heads so that the values are not rotated; or one module
-    for queries and one for keys, with the same encoder. Token n is rotated by the position in row n
-    of ``positions``; a token at position 0, such as a class token, is not rotated. With
-    ``CirculantSTRING(..., zero=True)`` all rotations are initially the identity, so a trained model
-    gives the same outputs until it is trained further.
+    This module replaces a projection of a model. There are two cases:
 
-    Queries and keys should be multiplied with each other directly afterwards. A norm in between
-    (``q_norm``, ``k_norm``) acts on rotated vectors. A norm that only divides by the length
-    commutes with every rotation. A norm that has learned weights, or subtracts a mean, does not:
-    logits then depend on the positions themselves, not only on their differences, and
-    :meth:`folded` changes the logits.
+    - One projection gives queries, keys and values, in this order. ``heads`` is then twice the
+      number of attention heads, so that the values are not rotated.
+    - Queries and keys have separate projections. One module replaces each of the two, and both
+      modules have the same encoder.
 
-    Some models of timm multiply by ``weight`` themselves, because their bias is stored elsewhere
-    (EVA-02, BEiT). The attribute ``weight`` of this module rotates such a product too, including
-    the bias.
+    Token n is rotated by the position in row n of ``positions``. A token at position 0, such as a
+    class token, is not rotated. With ``CirculantSTRING(..., zero=True)`` all rotations are
+    initially the identity, so a trained model gives the same outputs until it is trained further.
+
+    The model should multiply the rotated queries by the rotated keys without a norm in between. A
+    norm of queries and keys (``q_norm``, ``k_norm``) would act on rotated vectors. A norm that only
+    divides by the length commutes with every rotation. A norm that has learned weights, or
+    subtracts a mean, does not commute with them. Logits then depend on the positions themselves,
+    not only on their differences, and :meth:`folded` changes the logits.
+
+    Some models of timm (EVA-02, BEiT) compute with the weight of the projection instead of calling
+    it, because their bias is stored elsewhere. Their call
+    ``torch.nn.functional.linear(x, qkv.weight, bias)`` returns rotated vectors, too.
 
     Args:
         linear: Projection of the model. Its parameters are in the ``state_dict`` under ``linear.``,
             so load the weights of the model before replacing the projection.
-        encoder: Rotary encoder. With h heads, it rotates the first h heads of the output, then
-            the next h, and so on. It should have ``heads=1`` if several query heads share a key
-            head (grouped-query attention).
+        encoder: Rotary encoder. An encoder with h heads rotates the first h heads of the output,
+            then the next h, and so on. Use an encoder with ``heads=1`` if several query heads share
+            a key head (grouped-query attention).
         positions: Positions of all tokens, ``(seq, coord_dim)``, or ``(batch, seq, coord_dim)`` if
-            they differ between images; or a function that computes them from the tokens, such as
-            :class:`PatchPositions` or :class:`KeptPatches`. They are not in the ``state_dict``, and
-            stay exact when the model is converted to bfloat16.
+            images have different positions; or a function that computes positions from the tokens,
+            such as :class:`PatchPositions` or :class:`KeptPatches`. Positions are not in the
+            ``state_dict``, and stay exact when the model is converted to bfloat16.
         heads: Number of heads of the output that are rotated, counted from the first. Default: all.
 
     Attributes:
         linear: The projection.
         encoder: The encoder.
-        positions: The positions, float64 if the device supports it; None if a function computes
-            them.
+        positions: The positions, in float64 if the device supports this dtype; None if a function
+            computes the positions.
         heads: Number of rotated heads.
 
     Example:
@@ -372,17 +404,20 @@ class Rotated(nn.Module):
         if rest:
             raise ValueError(
                 f"linear must project to heads of {encoder.head_dim} channels, the head_dim of the "
-                f"encoder, got {linear.out_features} rows"
+                f"encoder, got {linear.out_features} output channels, which is not a multiple"
             )
         heads = most if heads is None else heads
         if not 0 < heads <= most or heads % encoder.heads:
             raise ValueError(
                 f"heads must be a multiple of {encoder.heads}, the heads of the encoder, and at "
-                f"most {most}, the heads of linear, got {heads}"
+                f"most {most}, the heads of linear (the default), got {heads}"
             )
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
         if isinstance(positions, Tensor) and positions.is_meta:
-            raise ValueError("positions must have values, got a tensor on the meta device")
+            raise ValueError(
+                "positions must have values, got a tensor on the meta device. Create them with "
+                "device='cpu'."
+            )
         # not a buffer: libraries that build models on the meta device fill buffers that are not in
         # the state_dict with arbitrary numbers
         self.positions = (
@@ -392,9 +427,10 @@ class Rotated(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """Return the weight of the projection, for models that multiply by it themselves.
+        """Weight of the projection, for models that compute with it instead of calling the module.
 
-        The result of such a product is rotated.
+        ``torch.nn.functional.linear`` with this weight returns rotated vectors. Other products with
+        it raise an error.
         """
         turning = self.linear.weight.as_subclass(_RotaryWeight)
         turning.module = self
@@ -418,7 +454,7 @@ class Rotated(nn.Module):
         return self._turn(x, self.linear(x))
 
     def _turn(self, x: Tensor, projected: Tensor) -> Tensor:
-        """Return ``projected``, the projection of tokens ``x``, rotated by their positions."""
+        """Rotate ``projected``, the projection of the tokens ``x``, by the tokens' positions."""
         encoder, positions = self.encoder, self.positions
         if self.places is not None:
             positions = self.places(x)
@@ -437,12 +473,13 @@ class Rotated(nn.Module):
 
         The basis of the encoder is merged into a copy of the projection, and the new encoder has no
         basis. Queries and keys are then expressed in this basis, which cancels in their products,
-        :eq:`eq-fold`. Both projections have to be folded.
+        :eq:`eq-fold`. If queries and keys have separate projections, both have to be folded.
 
         Raises:
             ValueError: If ``linear`` is not a plain linear layer, for example because its weight is
                 computed at each call (parametrisation), or because it has forward hooks or an
-                adapter. The basis would then be lost, or applied to only a part of the output.
+                adapter. The basis would then be lost, or applied to only a part of the output. Also
+                if the encoder or this module has hooks or a forward of its own.
         """
         encoder, linear = self.encoder, self.linear
         require_foldable("linear", linear, additions_to_weight)
@@ -458,14 +495,14 @@ class Rotated(nn.Module):
         return Rotated(linear, encoder.folded(), self.places or self.positions, self.heads)
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         tokens = "any" if self.positions is None else self.positions.shape[-2]
         return f"heads={self.heads}, tokens={tokens}"
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotated:
-        """Move positions with the module, but keep them exact: bfloat16 has no odd integers > 256.
+        """Move the positions to the device of the module, without rounding them to its dtype.
 
-        Positions therefore follow the device and ignore the dtype.
+        In bfloat16 they would be rounded, because it has no odd integers above 256.
         """
         super()._apply(fn, recurse)
         if self.positions is not None:
@@ -478,19 +515,21 @@ class Rotated(nn.Module):
 def load_encoders(model: nn.Module, directory: str | Path, variant: str | None = None) -> None:
     """Load the parameters of :class:`RotaryTables` and :class:`Rotated` that were saved in a model.
 
-    ``save_pretrained`` saves them together with the model. But ``from_pretrained`` builds the
-    original model, which does not contain these modules. It therefore reports their parameters as
-    unexpected, and those of replaced projections as missing, and does not load them. Build the
-    model, put in the same modules as before saving, and call this function::
+    ``save_pretrained`` saves these parameters together with the model. But ``from_pretrained``
+    builds the original model, which does not contain these modules. It therefore does not load
+    their parameters and reports them as unexpected. The parameters of replaced projections are
+    reported as missing. Build the model, put in the same modules as before saving, and call this
+    function::
 
         model = LlamaForCausalLM.from_pretrained(directory)
         model.model.rotary_emb = RotaryTables(CirculantSTRING(128))
         load_encoders(model, directory)
 
-    ``save_pretrained`` may need one of two arguments. If queries and keys share one encoder, two
-    names refer to the same tensor; then pass
+    ``save_pretrained`` may need two more arguments. If queries and keys share one encoder, two
+    names refer to the same tensor. In this case pass
     ``state_dict={name: x.clone() for name, x in model.state_dict().items()}``. Some model families,
-    such as ViT, save their parameters under other names; then pass ``save_original_format=False``.
+    such as ViT, save their parameters under other names. In this case pass
+    ``save_original_format=False``.
 
     Args:
         model: Model in which the modules have already been replaced. It is changed in place.
@@ -499,8 +538,10 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
             the files without a variant in their name.
 
     Raises:
-        ValueError: If the model has no such module, or the files lack a parameter of one of them
-            or contain one that it does not have.
+        ValueError: If the model contains neither a :class:`RotaryTables` nor a :class:`Rotated`, if
+            the directory has no safetensors file of the variant, or if the parameters in the files
+            are not those of the modules.
+        RuntimeError: If a saved parameter has another shape than the parameter of the module.
         ImportError: If safetensors is not installed.
     """
     safe_open: Any = import_module("safetensors").safe_open
@@ -508,7 +549,8 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     names = [name for name, each in model.named_modules() if isinstance(each, kinds)]
     if not names:
         raise ValueError(
-            "model must contain a RotaryTables or a Rotated, got none. Exchange its encoders first."
+            "model must contain a RotaryTables or a Rotated, got a "
+            f"{type(model).__name__} without them. Put in the same modules as before saving."
         )
     wanted = {f"{name}.{key}" for name in names for key in model.get_submodule(name).state_dict()}
     saved: dict[str, Tensor] = {}
@@ -519,7 +561,10 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     elif index.exists():
         files = {*json.loads(index.read_text(encoding="utf8"))["weight_map"].values()}
     else:
-        raise ValueError(f"directory must hold {whole} or {index.name}, got {directory}")
+        raise ValueError(
+            f"directory must hold {whole} or {index.name}, got {directory}. Pass the directory "
+            "that save_pretrained wrote, and the variant that it was given."
+        )
     for file in files:
         with safe_open(Path(directory, file), framework="pt") as tensors:
             keys = tensors.keys()
@@ -530,7 +575,7 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
         raise ValueError(
             f"directory: the checkpoint in {directory} does not match the model's encoders. "
             f"Missing: {', '.join(missing) or 'none'}. Unexpected: {', '.join(left) or 'none'}. "
-            "Build the encoders as in training, or pass the right variant."
+            "Build the encoders as before saving, or pass the right variant."
         )
     model.load_state_dict(saved, strict=False)
 
@@ -542,10 +587,10 @@ PRODUCTS |= {"__rmatmul__", "inner", "mv", "addmv", "dot"}
 
 
 class _RotaryWeight(Tensor):
-    """Weight of a :class:`Rotated`; tokens projected with it are rotated.
+    """Weight of a :class:`Rotated`, with which ``torch.nn.functional.linear`` rotates its result.
 
-    ``torch.nn.functional.linear`` with the whole weight rotates its result. Other products raise an
-    error, because they would return vectors that are not rotated.
+    This holds for the whole weight. A part of the weight, and other products, raise an error,
+    because they would return vectors that are not rotated.
     """
 
     module: Rotated | None = None
@@ -581,15 +626,15 @@ class _RotaryWeight(Tensor):
 
 
 class LatestCall:
-    """What hooks store in a call of a model, for the layers of the same call.
+    """Tensor that a hook stores in each call of a model, for the layers of the same call.
 
-    Gradient checkpointing computes layers again during the backward pass, when a later call may
-    have stored something else. During the backward pass ``_stored`` therefore returns what the
-    first call since the last backward pass has stored.
+    Gradient checkpointing computes layers again during the backward pass. By then a later call of
+    the model may have stored another tensor. During the backward pass ``_stored`` therefore returns
+    the tensor that the first call since the last backward pass has stored.
 
     Attributes:
-        unknown: Error before the first call.
-        mixed: Error if checkpointed calls have stored different tensors.
+        unknown: Error message before the first call.
+        mixed: Error message if calls with gradient checkpointing have stored different tensors.
     """
 
     unknown: str
@@ -627,13 +672,13 @@ class LatestCall:
 class PatchPositions(LatestCall):
     """Positions of patches in a batch of images of different sizes (NaFlex models).
 
-    Such a model passes the shape of each image to its embedding. A hook on the embedding stores
-    these shapes, and a call of this object computes positions from them.
+    A NaFlex model passes the shape of each image to its embedding. A hook on the embedding stores
+    these shapes. A call of this object computes the positions from the stored shapes.
 
     Args:
         module: Embedding of the model.
-        argument: Name of the argument of its ``forward`` that contains the numbers of rows and
-            columns of each image, ``(batch, 2)``.
+        argument: Name of the argument of the embedding's ``forward`` that contains the numbers of
+            rows and columns of each image, ``(batch, 2)``.
 
     Example:
         >>> class Embeddings(nn.Module):
@@ -652,8 +697,8 @@ class PatchPositions(LatestCall):
     )
     mixed = (
         "with gradient checkpointing, the images must have the same shapes in all calls of the "
-        "model between two backward passes, got several shapes. Call backward() after each call of "
-        "the model."
+        "model between two backward passes, got different shapes in two calls. Call backward() "
+        "after each call of the model."
     )
 
     def __init__(self, module: nn.Module, argument: str) -> None:
@@ -673,7 +718,7 @@ class PatchPositions(LatestCall):
         """Return the row and column of each patch, ``(batch, seq, 2)``; padding is at (0, 0).
 
         Args:
-            x: Tokens, ``(batch, seq, channels)``. Only their shape and device are used.
+            x: Tokens, ``(batch, seq, channels)``. Only their number and their device are used.
         """
         rows, columns = self._stored().to(x.device).unsqueeze(-1).unbind(1)
         index = torch.arange(x.shape[-2], device=x.device)
@@ -685,15 +730,16 @@ class KeptPatches(LatestCall):
     """Positions of the patches that a model keeps in training (patch dropout).
 
     A model of timm with ``patch_drop_rate`` drops random patches of each image in its module
-    ``patch_drop``. Hooks on this module append the number of each token to its channels, and split
-    it off from the tokens that are kept. A call of this object returns the positions of these
-    tokens.
+    ``patch_drop``. One hook on this module appends the number of each token to its channels.
+    Another hook splits this number off from the tokens that are kept. A call of this object returns
+    the positions of the kept tokens.
 
     Args:
-        module: The module that drops patches: it selects tokens, ``(batch, seq, channels)``, and
-            returns them, or a tuple that begins with them. In evaluation it must keep all tokens.
-        positions: Positions of all tokens before some are dropped, ``(seq, coord_dim)``, with those
-            of a class token.
+        module: The module that drops patches. It gets tokens, ``(batch, seq, channels)``, and
+            returns the kept tokens, or a tuple that begins with them. In evaluation mode it must
+            keep all tokens.
+        positions: Positions of all tokens before some are dropped, ``(seq, coord_dim)``, with the
+            position of the class token if there is one.
 
     Example:
         >>> from stringlib import CirculantSTRING
@@ -731,8 +777,8 @@ class KeptPatches(LatestCall):
         count = len(self.positions)
         if x.ndim != 3 or x.shape[1] != count:
             raise ValueError(
-                f"positions must have one row for each token of shape (batch, seq, channels), got "
-                f"{count} rows for tokens of shape {tuple(x.shape)}"
+                f"positions must have one row for each token, got {count} rows for tokens of shape "
+                f"{tuple(x.shape)}, which is not (batch, {count}, channels)"
             )
         if not module.training:
             return None
@@ -755,7 +801,8 @@ class KeptPatches(LatestCall):
     def __call__(self, x: Tensor) -> Tensor:
         """Return the positions of the tokens that were kept, ``(batch, seq, coord_dim)``.
 
-        In evaluation all images have the same, ``(seq, coord_dim)``.
+        In evaluation mode all images have the same positions, and the shape is
+        ``(seq, coord_dim)``.
 
         Args:
             x: Tokens, ``(batch, seq, channels)``. Only their device is used.

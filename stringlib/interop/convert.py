@@ -1,4 +1,4 @@
-"""Convert weights of trained models: to another layout of pairs, or with an encoder's basis."""
+"""Convert weights of trained models to another layout, or merge an encoder's basis into them."""
 
 from __future__ import annotations
 
@@ -22,29 +22,35 @@ def to_layout(
 ) -> Tensor:
     """Convert a query or key projection to another layout of the channel pairs.
 
-    In the layout ``"interleaved"``, a pair consists of the channels 2i and 2i + 1. In ``"half"`` it
-    consists of channel i and channel i + d/2, where d is the number of rotated channels. The rows
-    of each head are permuted. If both projections, their biases and the weights of the norms of
-    queries and keys are converted, a model with rotations of the target layout has the same
-    logits, :eq:`eq-model-norm`. Values and the output projection must not be converted. Eager
-    PyTorch rotates the interleaved layout several times as fast as the half layout.
+    In the layout ``"interleaved"``, a pair consists of the channels 2i and 2i + 1. In the layout
+    ``"half"``, a pair consists of channel i and channel i + d/2, where d is the number of rotated
+    channels. The function permutes the rows of each head. Convert the projections of queries and
+    keys, their biases, and the weights of the norms of queries and keys. A model with rotations of
+    the target layout then has the same logits, :eq:`eq-model-norm`. Values and the output
+    projection must not be converted. On a CPU, eager PyTorch rotates the interleaved layout faster
+    than the half layout.
 
     Args:
-        weight: Weight of the projection, ``(heads * head_dim, model_dim)`` as in ``nn.Linear``; or
-            its bias, or the weight of a norm of all heads, ``(heads * head_dim,)``; or the weight
-            of a norm that all heads share, ``(head_dim,)``.
-        head_dim: Number of channels of a head.
+        weight: One of these weights:
+
+            - the weight of the projection, ``(heads * head_dim, model_dim)`` as in ``nn.Linear``;
+            - the bias of the projection, ``(heads * head_dim,)``;
+            - the weight of a norm over all heads together, ``(heads * head_dim,)``;
+            - the weight of a norm that is applied to each head, ``(head_dim,)``.
+
+        head_dim: Number of channels of a head, at least 2.
         source: Present layout of the weight, ``"half"`` or ``"interleaved"``.
-        target: Layout of the result.
+        target: Layout of the result, ``"half"`` or ``"interleaved"``.
         pairs: Number of rotated pairs of a head, which are its first ``2 * pairs`` channels. The
-            other channels stay where they are. Default: all channels are rotated.
+            other channels are not moved. Default: ``head_dim // 2``.
 
     Returns:
-        A new weight, of the same shape and dtype.
+        A new weight, of the shape and dtype of ``weight``.
 
     Raises:
-        ValueError: If the number of rows is not a multiple of ``head_dim``, or ``pairs`` is not
-            from 1 to ``head_dim // 2``.
+        ValueError: If ``weight`` has more than two dimensions, if its number of rows is not a
+            positive multiple of ``head_dim``, if ``head_dim`` is 1, or if ``pairs`` is not from 1
+            to ``head_dim // 2``.
 
     Example:
         >>> w = torch.randn(4 * 8, 32)  # to 4 heads of 8 channels, as a Llama has it
@@ -57,6 +63,8 @@ def to_layout(
             f"weight must have shape (heads * {head_dim}, model_dim) or (heads * {head_dim},), "
             f"got {tuple(weight.shape)}"
         )
+    if head_dim < 2:
+        raise ValueError(f"head_dim must be at least 2 for a pair of channels, got {head_dim}")
     if pairs is None:
         pairs = head_dim // 2
     if not 0 < 2 * pairs <= head_dim:
@@ -77,10 +85,10 @@ def fold_qkv(
     *,
     layout: Layout | None = None,
 ) -> None:
-    """Merge an encoder's basis into the queries and keys of a fused projection, in place.
+    """Merge an encoder's basis into a projection to queries, keys and values, in place.
 
     After the projection, the model has to rotate queries and keys by ``encoder.folded(layout)``.
-    The rows of the values do not change.
+    The rows of the projection that give the values do not change.
 
     Args:
         linear: Projection to queries, keys and values, one after the other, with
@@ -88,14 +96,15 @@ def fold_qkv(
         encoder: Rotary encoder whose basis is merged.
         heads: Number of query heads.
         kv_heads: Number of key heads and of value heads. Default: ``heads``.
-        layout: Layout of the pairs after folding, as for
-            :meth:`~stringlib.encoders.form.RotaryForm.folded`. Default: the layout of the
-            encoder.
+        layout: Layout of the channel pairs after folding, ``"half"`` or ``"interleaved"``. Pass
+            the same value to :meth:`~stringlib.encoders.form.RotaryForm.folded`. Default: the
+            layout of the encoder.
 
     Raises:
         ValueError: If ``linear`` has another number of rows, or is more than a product with its
-            weight (hooks, a parametrisation, an adapter, a quantised weight); or if ``kv_heads``
-            differs from ``heads`` and the encoder has more than one head.
+            weight (hooks, a parametrisation, an adapter, a quantised weight). Also if the number of
+            heads of the encoder is neither 1 nor ``heads``, or is not 1 although ``kv_heads``
+            differs from ``heads``.
 
     Example:
         >>> from stringlib import CirculantSTRING
@@ -107,13 +116,14 @@ def fold_qkv(
     if encoder.heads != 1 and heads != kv_heads:
         raise ValueError(
             f"encoder must have heads=1 for {heads} query heads and {kv_heads} key heads, "
-            f"got heads={encoder.heads}"
+            f"because several query heads share a key head, got heads={encoder.heads}"
         )
     sizes = [count * encoder.head_dim for count in (heads, kv_heads, kv_heads)]
     if linear.out_features != sum(sizes):
         raise ValueError(
             f"linear must have {sum(sizes)} rows (queries of {heads} heads, keys and values of "
-            f"{kv_heads} heads, {encoder.head_dim} channels each), got {linear.out_features}"
+            f"{kv_heads} heads, {encoder.head_dim} channels each), got {linear.out_features}. Pass "
+            "heads and kv_heads of the model, and an encoder with its head_dim."
         )
     for parameter in (linear.weight, linear.bias):
         if parameter is not None:

@@ -2,9 +2,9 @@ r"""Fold an encoder's basis into projections that a norm with learned scales fol
 
 Some models normalise queries and keys between projection and rotation:
 :math:`f(z) = \Gamma z / \|z\|` with a diagonal matrix of scales :math:`\Gamma`. The basis P of an
-encoder is applied after this norm. To fold it into the projection is to move it before the norm.
-That is possible only if P is compatible with :math:`\Gamma`. Several bases can give the same
-rotations, and it is sufficient that one of them is compatible.
+encoder is applied after this norm. Folding P into the projection moves P before the norm. This is
+possible only if P is compatible with :math:`\Gamma`. Several bases can give the same rotations, and
+one compatible basis is sufficient.
 """
 
 from __future__ import annotations
@@ -30,17 +30,22 @@ class Folded(NamedTuple):
     """Result of :func:`fold_norms`: an encoder without basis, and new weights for a model.
 
     Attributes:
-        encoder: Encoder to use after the norms. It rotates with the same frequencies and has no
-            basis.
-        turn_q: Orthogonal matrix by which the query projection of each head is to be multiplied
-            from the left, ``(heads, head_dim, head_dim)``.
-        turn_k: The same for the key projection, ``(kv_heads, head_dim, head_dim)``.
+        encoder: Encoder to use after the norms. Its frequencies are the same up to the signs of
+            planes, and it has no basis.
+        turn_q: Orthogonal matrices, ``(heads, head_dim, head_dim)``. Multiply the query projection
+            of each head by its matrix from the left.
+        turn_k: Orthogonal matrices, ``(kv_heads, head_dim, head_dim)``. Multiply the key projection
+            of each head by its matrix from the left.
         scale_q: New scales for the norm of the queries, ``(heads, head_dim)``.
         scale_k: New scales for the norm of the keys, ``(kv_heads, head_dim)``.
 
-    If neither encoder nor norms distinguish heads, there is one matrix and one row of scales, for
-    all heads. If only encoder or keys distinguish them, there is one per key head, for all query
-    heads that attend to it.
+    Heads that need the same matrix and scales share one entry:
+
+    - ``turn_k`` and ``scale_k`` have one entry per key head if the encoder or the norm of the keys
+      has several heads. Otherwise they have a single entry, for all key heads.
+    - ``turn_q`` and ``scale_q`` have one entry per query head if the norm of the queries has
+      several heads. Otherwise they have as many entries as ``turn_k``. Each entry is then for all
+      query heads that attend to the key head.
     """
 
     encoder: STRING
@@ -67,22 +72,26 @@ def foldable(
 
     - If no plane has frequency 0, and no two planes have frequencies that are equal up to sign,
       :math:`\Gamma^2` must commute with every product of two generators :math:`L_k L_l`,
-      :eq:`eq-fold-norm`. In other words, it maps each plane to itself.
-    - Planes whose frequencies are equal, up to sign, have many bases. In them :math:`\Gamma^2` must
-      also commute with :math:`J \Gamma^2 J`, where J rotates each plane by a right angle.
-    - Non-rotating channels (frequency 0) can have any basis among themselves.
+      :eq:`eq-fold-norm`. In other words, :math:`\Gamma^2` maps each plane to itself.
+    - Planes whose frequencies are equal up to sign have many bases. On these planes
+      :math:`\Gamma^2` must also commute with :math:`J \Gamma^2 J`, where J rotates each plane by a
+      right angle.
+    - Non-rotating channels (frequency 0) may have any basis of the space that they span.
 
     Args:
         encoder: Rotary encoder whose basis is to be folded.
-        norm_q: Norm of the queries. Either the module, whose scales are found by applying it to
-            test vectors; or its scales, ``(head_dim,)``, or ``(heads * head_dim,)`` for all heads
-            in a row; or None for a norm without scales.
-        norm_k: Norm of the keys, in the same forms.
+        norm_q: Norm of the queries, as one of:
+
+            - the module, whose scales are found by applying it to test vectors;
+            - its scales, ``(head_dim,)``, or ``(heads * head_dim,)`` for all heads in a row;
+            - None for a norm without scales.
+
+        norm_k: Norm of the keys, in one of the same forms.
 
     Returns:
-        True if :func:`fold_norms` has a result. False also for a module that does more than divide
-        by a length and scale (LayerNorm subtracts a mean), does not accept such vectors, or has
-        hooks or a parametrisation.
+        True if the basis can be folded. False if it cannot, or if a module does more than divide by
+        a length and multiply by scales (LayerNorm subtracts a mean), does not accept the test
+        vectors, or has hooks or a parametrisation.
 
     Raises:
         ValueError: If the number of scales does not fit ``head_dim`` or the heads, or a scale is
@@ -107,21 +116,26 @@ def fold_norms(
 ) -> Folded:
     """Fold an encoder's basis through the norms of queries and keys.
 
-    Three changes to a model then leave its logits as they are. The query projection of each head is
-    multiplied by ``turn_q``, and the key projection by ``turn_k``. ``scale_q`` and ``scale_k``
-    replace the scales of the norms. ``encoder`` replaces the encoder, and costs what RoPE costs.
+    The result has five parts. A model keeps its logits with these three changes:
+
+    - The query projection of each head is multiplied by ``turn_q`` from the left, and the key
+      projection by ``turn_k``.
+    - ``scale_q`` and ``scale_k`` replace the scales of the norms.
+    - ``encoder`` replaces the encoder. It has no basis, so it costs what RoPE costs.
 
     Args:
         encoder: Rotary encoder whose basis is to be folded.
-        norm_q: Norm of the queries, as for :func:`foldable`.
-        norm_k: Norm of the keys, as for :func:`foldable`.
+        norm_q: Norm of the queries: a module, or its scales, ``(head_dim,)`` or
+            ``(heads * head_dim,)``, or None for a norm without scales.
+        norm_k: Norm of the keys, in one of the same forms.
 
     Returns:
-        A :class:`Folded` with these five parts.
+        A :class:`Folded`, with the five parts.
 
     Raises:
-        ValueError: If the basis cannot be folded, see :func:`foldable`, or for the reasons given
-            there.
+        ValueError: If the basis cannot be folded, see :func:`foldable`. Also if the number of
+            scales does not fit ``head_dim`` or the heads, a scale is not finite, or a module has
+            hooks or a parametrisation.
 
     Example:
         >>> from stringlib import CayleySTRING
@@ -138,14 +152,18 @@ def fold_norms(
     if folded is None:
         raise ValueError(
             "encoder must have a basis that folds through norm_q and norm_k, got "
-            f"{type(encoder).__name__}. A norm does more than divide by a length and scale, or its "
-            "scales mix rotating planes, see foldable()."
+            f"{type(encoder).__name__}. One of the norms raises an error for test vectors, does "
+            "more than divide by a length and scale, or has scales that mix rotating planes. Use "
+            "the encoder without folding it."
         )
     return folded
 
 
 def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
-    """Return the scales Γ of a norm, ``(heads, head_dim)``; None if it is another function."""
+    """Return the scales of a norm, ``(heads, head_dim)``; None if it does more than scale.
+
+    ``heads`` is 1 for a norm that is the same for all heads.
+    """
     d = encoder.head_dim
     if norm is None:
         return torch.ones(1, d, dtype=torch.float64)
@@ -170,9 +188,9 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
 
 @torch.no_grad()
 def _asked(norm: nn.Module, head_dim: int) -> Tensor | None:
-    """Return the scales of a module, found by applying it to test vectors.
+    """Return the scales of a norm, found by applying the module to test vectors.
 
-    The result is None if the module does anything but divide by a length and scale.
+    The result is None if the module does more than divide by a length and multiply by scales.
     """
     norm = copy.deepcopy(norm)
     # outputs in bfloat16 would be too coarse for the comparison below
@@ -205,9 +223,15 @@ def _fold(encoder: RotaryEncoder, norm_q: Norm, norm_k: Norm) -> Folded | None:
     # each key head shares its basis with the query heads that attend to it
     count = max(encoder.heads, len(k))
     if len(k) not in (1, count) or (encoder.heads not in (1, count)):
-        raise ValueError(f"norm_k must have scales for {encoder.heads} heads, got {len(k)}")
+        raise ValueError(
+            f"norm_k must have scales for one head or for {encoder.heads} heads, as many as the "
+            f"encoder has, got scales for {len(k)} heads"
+        )
     if len(q) % count and len(q) != 1:
-        raise ValueError(f"norm_q must have scales for a multiple of {count} heads, got {len(q)}")
+        raise ValueError(
+            f"norm_q must have scales for a multiple of {count} heads or for one head, because "
+            f"encoder or norm_k has {count} heads, got scales for {len(q)} heads"
+        )
     q = q.view(count if len(q) > 1 else 1, -1, encoder.head_dim).expand(count, -1, -1)
     k = k.expand(count, -1)
     omega = encoder.frequencies().detach()
@@ -248,7 +272,8 @@ def _fitting(basis: Tensor, omega: Tensor, scales: Tensor) -> tuple[Tensor, Tens
         scales: Diagonals of Γ of all norms, ``(norms, d)``.
 
     Returns:
-        The frequencies of the new basis, and the new basis. None if there is no such basis.
+        The frequencies of the new basis, and the new basis. None if no basis makes :math:`\Gamma^2`
+        diagonal.
     """
     mean = (scales**2).mean(-1, keepdim=True)
     squares = scales**2 / torch.where(mean > 0, mean, 1)  # all scales of a head may be 0
@@ -281,8 +306,8 @@ def _fitting(basis: Tensor, omega: Tensor, scales: Tensor) -> tuple[Tensor, Tens
 def _planes(own: Tensor, squares: Tensor) -> Tensor:
     """Return a basis of planes with equal frequencies in which the squared scales are diagonal.
 
-    If there is no such basis, the result is some other basis of the planes, in which they are not
-    diagonal.
+    If there is no such basis, the result is another basis of the planes, in which the squared
+    scales are not diagonal.
 
     Args:
         own: The present basis of the planes, two columns per plane, ``(d, 2 * planes)``.
@@ -306,8 +331,8 @@ def _planes(own: Tensor, squares: Tensor) -> Tensor:
 def _mixed(own: Tensor, squares: Tensor, start: float = 1.0) -> Tensor:
     """Return a weighted sum of the squared scales of all norms, in the basis ``own``.
 
-    If the squared scales of all norms commute in this basis, the eigenvectors of the sum
-    diagonalise each of them (except for weights that by chance give equal eigenvalues).
+    If the matrices of squared scales commute in this basis, the eigenvectors of the sum diagonalise
+    all of them (unless the weights happen to give the sum equal eigenvalues).
     """
     weights = torch.cos(start + torch.arange(len(squares)).to(squares))
     return own.mT @ ((weights @ squares)[:, None] * own)
@@ -321,7 +346,15 @@ def _diagonal(own: Tensor, squares: Tensor) -> bool:
 
 
 def _moved(bases: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Return O and :math:`\Gamma'` with :math:`P^\top \Gamma = \Gamma' O`, O being orthogonal."""
+    r"""Return an orthogonal O and a diagonal Γ' with :math:`P^\top \Gamma = \Gamma' O`.
+
+    Args:
+        bases: Basis P of each head, ``(..., head_dim, head_dim)``.
+        scales: Diagonal of :math:`\Gamma` of each head, ``(..., head_dim)``.
+
+    Returns:
+        O, ``(..., head_dim, head_dim)``, and the diagonal of :math:`\Gamma'`, ``(..., head_dim)``.
+    """
     product = bases.mT * scales[..., None, :]
     length = product.norm(dim=-1)
     lost = length <= CLOSE * length.amax(-1, keepdim=True)

@@ -1,10 +1,11 @@
 """Find the frequencies and the table layout of another library's rotary module by calling it.
 
-Such a module returns cosines and sines of positions. Its output after a small step along each
-coordinate gives its frequencies, and its buffers contain the same numbers exactly. The ways to pass
-positions and to order the columns of the tables are tried one after the other, and each is compared
-with the module at other positions, near and far. The first that agrees at all positions is used. If
-none agrees, an error names the class of the module. No other library is imported.
+A rotary module returns cosines and sines of positions. Its output after a small step along each
+coordinate gives its frequencies, which are then replaced by the equal numbers in its buffers, if
+there are any. The ways to pass positions and to order the columns of the tables are tried one after
+the other. Each way is compared with the module at other positions. The first way that agrees at all
+of them is used. If no way agrees, an error names the class of the module. This file does not import
+the other libraries.
 """
 
 from __future__ import annotations
@@ -26,12 +27,20 @@ Tables = Literal["half", "interleaved", "axes", "pairs", "complex"]
 STEP = 2.0**-6
 """Step along each coordinate by which frequencies are measured.
 
-No pair rotates by half a turn in one step, and products with a power of two are exact.
+A pair of frequency below 64π rotates by less than half a turn in one step. The step is a power of
+two, so products with it are exact.
 """
 CLOSE = 1e-5
-"""Largest difference that counts as rounding; float32 angles up to position 8 have less."""
+"""Largest difference of two tables that counts as rounding.
+
+The rounding errors of float32 angles at positions up to 8 are smaller.
+"""
 FAR = 1 << 20
 """A position beyond the training length of nearly all models."""
+BY_HAND = (
+    "Build the replacement yourself: RotaryTables(encoder, layout), with the same frequencies."
+)
+"""What a user can do about a module that cannot be read, for error messages."""
 
 
 class Way(NamedTuple):
@@ -48,7 +57,11 @@ class Way(NamedTuple):
     batched: bool = True
 
     def shape(self, positions: Tensor) -> Tensor:
-        """Return positions ``(seq, coord_dim)`` in the shape that the module expects."""
+        """Return positions in the shape that the module expects.
+
+        Args:
+            positions: ``(seq, coord_dim)``.
+        """
         if self.coordinates == "last":
             return positions[None] if self.batched else positions
         return positions.mT if self.coord_dim == 1 else positions.mT[:, None]
@@ -61,11 +74,11 @@ WAYS += [Way(1)]
 
 
 class Form(NamedTuple):
-    """Form of the tables, as for :class:`~stringlib.interop.adapters.RotaryTables`.
+    """Form of the tables, in the words of :class:`~stringlib.interop.adapters.RotaryTables`.
 
     Attributes:
         layout: Order of the columns.
-        coordinates: Dimension of positions that contains several coordinates.
+        coordinates: Dimension of positions that contains the coordinates, if there are several.
         wide: Whether tables are float32 when tokens are bfloat16.
     """
 
@@ -75,13 +88,13 @@ class Form(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What :func:`find` has found out about a rotary module, for one layer type.
+    """Result of :func:`find` for one layer type of a rotary module.
 
     Attributes:
         form: Form of the tables.
         encoder: Encoder with the frequencies of the module.
         scale: Factor of cosines and sines.
-        longer: Change of frequencies and scale for long texts, or None.
+        longer: Change of frequencies and scale for long texts, or None if nothing changes.
     """
 
     form: Form
@@ -101,27 +114,33 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
 
     Raises:
         ValueError: If the module is on the meta device, does not return cosines and sines of
-            positions, has learned frequencies, or changes for long texts in an unknown way.
+            positions, has learned frequencies, or raises an error or changes its frequencies in an
+            unknown way for long texts.
     """
+    kind, error = type(module).__name__, "none of its calls raised an error"
     if any(each.is_meta for each in module.buffers()):
-        raise ValueError("rotary_emb must have values, got buffers on the meta device")
+        raise ValueError(
+            f"rotary_emb must have values, got {kind} with buffers on the meta device. Load the "
+            "model on another device first."
+        )
     for way in WAYS:
         asked = _Asked(module, way, layer_type)
         try:
             found = asked.found()
-        except Exception:  # the module does not accept positions that are passed in this way
+        except Exception as raised:  # the module does not accept positions passed in this way
+            error = f"last error: {raised!r}"
             continue
         if found is None:
             continue
         if learned := [name for name, _ in module.named_parameters()]:
             raise ValueError(
-                f"rotary_emb must have fixed frequencies, got {type(module).__name__} with the "
-                f"learned {', '.join(learned)}. Build its encoder yourself."
+                f"rotary_emb must have fixed frequencies, got {kind} with the learned "
+                f"{', '.join(learned)}. {BY_HAND}"
             )
         return found._replace(longer=asked.longer(found))
     raise ValueError(
-        "rotary_emb must return cosines and sines for tokens and their positions, got "
-        f"{type(module).__name__}, which does not. Build its encoder yourself."
+        "rotary_emb must return cosines and sines in a known layout, at every position that it is "
+        f"called with, got {kind}, which does not ({error}). {BY_HAND}"
     )
 
 
@@ -133,10 +152,11 @@ class _Asked(NamedTuple):
     layer_type: str | None
 
     def found(self, last: int = 0) -> Found | None:
-        """Return what the module does with a text; None if that is not the rotation of an encoder.
+        """Return form, encoder and scale of the module; None if no encoder has the same tables.
 
         Args:
-            last: Position of the last token of the text, which determines its length. Default: 0.
+            last: Position of the last token of the text with which the module is called. It
+                determines the length of the text. Default: 0.
         """
         axes = self.way.coord_dim
         module = copy.deepcopy(self.module).cpu()
@@ -175,13 +195,14 @@ class _Asked(NamedTuple):
         return Found(form, encoder, scale[0].item())
 
     def longer(self, near: Found) -> Beyond | DynamicNTK | None:
-        """Return how the module changes for long texts; None if it does not.
+        """Return the change of frequencies and scale for long texts; None if nothing changes.
 
         Args:
-            near: What the module does with a short text.
+            near: Form, encoder and scale of the module with a short text.
 
         Raises:
-            ValueError: If the change is neither LongRoPE nor dynamic NTK.
+            ValueError: If the module raises an error for a long text, or if the change is neither
+                LongRoPE nor dynamic NTK.
         """
         kind: Any = getattr(self.module, "rope_type", "")
         config: Any = getattr(self.module, "config", None)
@@ -191,7 +212,13 @@ class _Asked(NamedTuple):
         told_length: Any = getattr(self.module, "original_max_seq_len", 1)
         trained = (config or {}).get("original_max_position_embeddings") or told_length
         beyond = max(FAR, 4 * int(trained))
-        far = self.found(beyond)
+        try:
+            far = self.found(beyond)
+        except Exception as error:
+            raise ValueError(
+                f"rotary_emb must accept long texts, got {type(self.module).__name__} with "
+                f"{error!r} at position {beyond}. {BY_HAND}"
+            ) from error
         if far is not None and _same(far, near.encoder.frequencies(), near.scale):
             return None
         if far is not None and "dynamic" in kind:
@@ -210,8 +237,7 @@ class _Asked(NamedTuple):
     def _unknown(self, kind: str) -> ValueError:
         return ValueError(
             "rotary_emb must use the same frequencies for all lengths, LongRoPE or dynamic NTK "
-            f"scaling, got {type(self.module).__name__} with rope_type={kind!r}. Build its encoder "
-            "yourself."
+            f"scaling, got {type(self.module).__name__} with rope_type={kind!r}. {BY_HAND}"
         )
 
     def _answer(self, module: nn.Module, positions: Tensor, dtype: torch.dtype) -> Any:
@@ -221,7 +247,7 @@ class _Asked(NamedTuple):
 
 
 def _head_dim(module: nn.Module) -> float:
-    """Return the channels per head according to the module's ``config``, or infinity if unknown."""
+    """Return the number of channels of a head from a module's ``config``; infinity if unknown."""
     config: Any = getattr(module, "config", None)
     width = getattr(config, "hidden_size", None)
     heads = getattr(config, "num_attention_heads", None)
@@ -230,9 +256,10 @@ def _head_dim(module: nn.Module) -> float:
 
 
 def _exact(measured: Tensor, module: nn.Module) -> Tensor:
-    """Replace measured numbers by the nearest buffers or attributes of the module, up to sign.
+    """Replace measured numbers by the nearest numbers that the module stores, up to sign.
 
-    A number stays as measured if none of them is within a relative distance of ``CLOSE``.
+    These are the numbers in its buffers and attributes. A measured number stays unchanged if no
+    stored number is within a relative distance of ``CLOSE``.
     """
     held = [torch.tensor([0.0])]
     for each in (*module.buffers(), *vars(module).values()):
@@ -245,7 +272,7 @@ def _exact(measured: Tensor, module: nn.Module) -> Tensor:
 
 
 def _one_a_pair(table: Tensor, coord_dim: int) -> tuple[Tables, Tensor]:
-    """Return the layout of a table, and a table with only one column per pair."""
+    """Return the layout of a table, and the same table with only one column per pair."""
     half = table.shape[-1] // 2
     candidates: list[tuple[Tables, Tensor]] = [
         ("half", table[:, :half]),
@@ -261,7 +288,7 @@ def _one_a_pair(table: Tensor, coord_dim: int) -> tuple[Tables, Tensor]:
 
 
 def _same(found: Found, frequencies: Tensor, scale: float) -> bool:
-    """Return whether a module has these frequencies and this scale, up to rounding."""
+    """Return whether the result of ``found`` has given frequencies and scale, up to rounding."""
     own, wanted = found.encoder.frequencies(), widen(frequencies)
     if own.shape != wanted.shape or abs(found.scale - scale) > CLOSE:
         return False
@@ -274,8 +301,9 @@ def laid_out(x: Tensor, layout: Tables, coord_dim: int) -> Tensor:
     Args:
         x: Cosines or sines, ``(..., pairs)``.
         layout: ``"half"``: all columns, then all columns again. ``"interleaved"``: each column
-            twice, side by side. ``"axes"``: ``"half"`` for the columns of each coordinate by
-            itself. Any other layout: ``x`` does not change.
+            twice, side by side. ``"axes"``: the columns of one coordinate, then the same columns
+            again; then those of the next coordinate, in the same way. With any other layout ``x``
+            is returned unchanged.
         coord_dim: Number of coordinates, among which the pairs are divided evenly.
     """
     if layout == "half":

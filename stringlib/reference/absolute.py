@@ -1,4 +1,4 @@
-"""Reference implementations of absolute position vectors: one sine, one cosine at a time."""
+"""Reference implementations of absolute position vectors, which compute one entry at a time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def sinusoidal_table(length: int, dim: int, base: float = 10000.0) -> Tensor:
             Default: 10000.
 
     Returns:
-        Row t contains :math:`\sin(t\,b^{-2j/D})` in channel 2j and
-        :math:`\cos(t\,b^{-2j/D})` in channel 2j + 1: float64, ``(length, dim)``.
+        The table, float64, ``(length, dim)``. Row t contains :math:`\sin(t\,b^{-2j/D})` in
+        channel 2j and :math:`\cos(t\,b^{-2j/D})` in channel 2j + 1.
 
     Raises:
         ValueError: If ``dim`` is odd.
@@ -39,11 +39,11 @@ def sinusoidal_table(length: int, dim: int, base: float = 10000.0) -> Tensor:
 
 
 def add_rows(x: Tensor, positions: Tensor, table: Tensor) -> Tensor:
-    """Add to each token the position vector of its position, equation :eq:`eq-abs-sum`.
+    """Return the sum of each token and the position vector of its position, :eq:`eq-abs-sum`.
 
     Args:
         x: Tokens, ``(seq, dim)``.
-        positions: Integer position of each token, ``(seq,)``.
+        positions: Integer position of each token, from 0 to ``num_positions - 1``, ``(seq,)``.
         table: One position vector (row) per position, ``(num_positions, dim)``.
 
     Returns:

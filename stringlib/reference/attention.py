@@ -18,18 +18,20 @@ from stringlib.reference.linear import cosine_attention
 def softmax_attention(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, causal: bool = False
 ) -> Tensor:
-    r"""Return :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V`, :eq:`eq-bias-softmax`.
+    r"""Return softmax attention, :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V`.
 
-    Without a bias and without a causal mask the function is permutation equivariant, equation
-    :eq:`eq-perm-equivariant`: permuting the tokens permutes the outputs in the same way.
+    This is equation :eq:`eq-bias-softmax`. Without a bias and without a causal mask the function is
+    permutation equivariant, equation :eq:`eq-perm-equivariant`: permuting the tokens permutes the
+    outputs in the same way.
 
     Args:
         q: Queries, ``(heads, seq, d)``.
         k: Keys, ``(heads, keys, d)``.
         v: Values, ``(heads, keys, d_v)``.
         bias: B, added to the scaled logits, ``(heads, seq, keys)``. Default: no bias.
-        causal: If True, a query attends only to keys up to its own position. The queries are the
-            last of the tokens, so that the last query attends to all keys. Default: False.
+        causal: If True, a query attends only to keys up to its own position. The n queries belong
+            to the last n of the keys' tokens, so the last query attends to all keys. Default:
+            False.
 
     Returns:
         Outputs of the heads, float64, ``(heads, seq, d_v)``.
@@ -60,8 +62,9 @@ def gate(y: Tensor, x: Tensor, w_theta: Tensor) -> Tensor:
     Args:
         y: Y, the output of the head, ``(seq, d_v)``.
         x: X, the input of the layer, ``(seq, dim)``.
-        w_theta: :math:`W_\theta`, ``(dim, d_v)`` for one gate per channel of the head
-            (elementwise), or ``(dim, 1)`` for one gate for all its channels (headwise).
+        w_theta: Gate projection :math:`W_\theta`. With shape ``(dim, d_v)`` each channel of the
+            head has its own gate (elementwise). With shape ``(dim, 1)`` all channels of the head
+            have the same gate (headwise).
 
     Returns:
         The gated output, float64, ``(seq, d_v)``.
@@ -93,8 +96,8 @@ def c_cosgate(
     r"""Return the output of a C-CosGate layer, equation :eq:`eq-c-cosgate`.
 
     Tokens are rows, so matrices multiply from the right: :math:`q_i = x_i W_q`. The queries of
-    head h are the columns h·d to h·d + d − 1 of this product; keys and values are split in the
-    same way.
+    head h are the columns h·d to h·d + d − 1 of this product. Keys and values are split into heads
+    in the same way.
 
     Args:
         x: Input of the layer, ``(seq, dim)``.
@@ -102,12 +105,12 @@ def c_cosgate(
         w_k: Key projection, ``(dim, heads * d)``.
         w_v: Value projection, ``(dim, heads * d)``.
         w_o: Output projection, ``(heads * d, dim)``.
-        w_theta: Gate projection: ``(dim, heads * d)`` for an elementwise gate, ``(dim, heads)``
-            for a headwise one.
+        w_theta: Gate projection, ``(dim, heads * d)`` for an elementwise gate, or
+            ``(dim, heads)`` for a headwise gate.
         r: First column of the circulant matrix of each head, ``(heads, d)``.
         s: Signs by which each head multiplies its channels before the circulant matrix,
             ``(heads, d)``.
-        horizon: M of the cosine weight, in tokens.
+        horizon: Horizon M of the cosine weight :math:`\cos(\pi(i-j)/2M)`, in tokens.
         causal: If True, token i attends only to the tokens 0 … i. Default: False.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Reference implementations of relative position biases: one query and one key at a time."""
+"""Reference implementations of relative position biases, one query and one key at a time."""
 
 from __future__ import annotations
 
@@ -28,9 +28,16 @@ def _fill(
 def alibi_slopes(heads: int) -> list[float]:
     r"""Return the slopes :math:`m_h` of ALiBi, one per head, equation :eq:`eq-bias-alibi`.
 
-    For n heads, with n a power of 2, head h = 1 … n has the slope :math:`2^{-8h/n}`. For any other
-    number of heads, the authors' code takes the slopes of the next smaller power of 2, then
-    every second slope of the next larger one.
+    If the number of heads n is a power of 2, head h = 1 … n has the slope :math:`2^{-8h/n}`. For
+    any other number of heads, the authors' code takes all slopes of the next smaller power of 2.
+    For the remaining heads it takes every second slope of the next larger power of 2, beginning
+    with the first.
+
+    Args:
+        heads: Number of heads n.
+
+    Returns:
+        The slopes, one per head.
 
     Source:
         Press et al. 2022, section 3.
@@ -72,12 +79,12 @@ def t5_bucket(
     Args:
         relative_position: Position of the key minus position of the query, as in T5.
         num_buckets: Number of buckets. Default: 32.
-        max_distance: Upper end of the logarithmic scale. All distances from this one on are in
-            the last bucket, which begins at a smaller distance (91 with the defaults).
-            Default: 128.
+        max_distance: Upper end of the logarithmic scale. Distances of at least ``max_distance``
+            are in the last bucket. Because of rounding down, this bucket also contains some
+            smaller distances: with the defaults it begins at 91. Default: 128.
         bidirectional: If True (default), half of the buckets are for keys after the query. If
-            False, these keys are all in bucket 0, together with the key at the position of the
-            query.
+            False, all keys after the query are in bucket 0, together with the key at the position
+            of the query.
 
     Source:
         Raffel et al. 2020, section 2.1 and their code.
@@ -112,8 +119,9 @@ def t5_bias(
         num_queries: Number of queries, at the positions ``offset``, ``offset + 1``, …
         num_keys: Number of keys, at the positions 0, 1, …
         offset: Position of the first query. Default: 0.
-        max_distance: As in :func:`t5_bucket`.
-        bidirectional: As in :func:`t5_bucket`.
+        max_distance: Upper end of the logarithmic scale of :func:`t5_bucket`. Default: 128.
+        bidirectional: If True (default), half of the buckets are for keys after the query. If
+            False, all keys after the query are in bucket 0.
 
     Returns:
         float64, ``(heads, num_queries, num_keys)``.
@@ -155,8 +163,15 @@ def kerple_power_bias(
 ) -> Tensor:
     r"""Return the biases :math:`-r_1 |t - s|^{r_2}` of KERPLE, equation :eq:`eq-bias-kerple`.
 
-    Arguments and result are those of :func:`kerple_log_bias`, but with
-    :math:`0 < r_2 \le 2`.
+    Args:
+        r1: :math:`r_1 > 0` of each head, ``(heads,)``.
+        r2: :math:`r_2` of each head, with :math:`0 < r_2 \le 2`, ``(heads,)``.
+        num_queries: Number of queries, at the positions t = ``offset``, ``offset + 1``, …
+        num_keys: Number of keys, at the positions s = 0, 1, …
+        offset: Position of the first query. Default: 0.
+
+    Returns:
+        float64, ``(heads, num_queries, num_keys)``.
 
     Source:
         Chi et al. 2022, the power variant.

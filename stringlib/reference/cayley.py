@@ -1,7 +1,7 @@
 """Reference implementation of Cayley-STRING, and of two wrong forms of it.
 
-The wrong forms apply the orthogonal matrix after RoPE, or to all heads at once. Everything is
-computed in float64 by plain loops that solve one linear system per token.
+One wrong form applies the orthogonal matrix after RoPE. The other applies it to all heads at once.
+Everything is computed in float64, by plain loops that solve one linear system per token.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def build_skew_symmetric(param_vec: Tensor, d_model: int) -> Tensor:
 
 
 def make_sparse_mask(d_model: int, f: float) -> Tensor:
-    """Draw a fraction f of all index pairs i < j, uniformly and without replacement.
+    """Draw a given fraction of all index pairs i < j, uniformly and without replacement.
 
     Args:
         d_model: Number of rows and columns d of the matrix.
         f: Fraction of the pairs to draw, from 0 to 1.
 
     Returns:
-        The drawn pairs (i, j) in increasing order, int64, ``(K, 2)`` with K = f d(d − 1)/2,
-        rounded.
+        The drawn pairs (i, j) in increasing order, int64, ``(K, 2)``. Their number K is
+        f d(d − 1)/2, rounded.
 
     Raises:
         ValueError: If f is not between 0 and 1.
@@ -71,11 +71,11 @@ def build_sparse_skew_symmetric(param_vec: Tensor, chosen_indices: Tensor, d_mod
         S, float64, ``(d, d)``.
 
     Raises:
-        ValueError: If the numbers of entries and of index pairs differ.
+        ValueError: If ``param_vec`` and ``chosen_indices`` do not have these shapes with one K.
     """
     if param_vec.ndim != 1 or tuple(chosen_indices.shape) != (len(param_vec), 2):
         raise ValueError(
-            "param_vec must have the shape (K,) and chosen_indices (K, 2), "
+            "param_vec must have the shape (K,) and chosen_indices the shape (K, 2), "
             f"got {tuple(param_vec.shape)} and {tuple(chosen_indices.shape)}"
         )
     skew = torch.zeros(d_model, d_model, dtype=torch.float64)
@@ -86,9 +86,9 @@ def build_sparse_skew_symmetric(param_vec: Tensor, chosen_indices: Tensor, d_mod
 
 
 def cayley_apply(S: Tensor, h: Tensor) -> Tensor:
-    r"""Multiply each token by the Cayley transform of S, :math:`(I - S)(I + S)^{-1} h`.
+    r"""Multiply each token h by a Cayley transform, :math:`(I - S)(I + S)^{-1} h`.
 
-    Equation :eq:`eq-cayley-transform`, with one linear system solved per token.
+    This is equation :eq:`eq-cayley-transform`. One linear system is solved per token.
 
     Args:
         S: Skew-symmetric matrix, ``(d, d)``.
@@ -106,10 +106,11 @@ def cayley_apply(S: Tensor, h: Tensor) -> Tensor:
 
 
 def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Tensor:
-    r"""Encode one head: :math:`\mathrm{RoPE}(\Omega r)\,P^\top x`, :eq:`eq-cayley-before`.
+    r"""Encode queries or keys of one head by Cayley-STRING.
 
-    The orthogonal matrix :math:`P^\top` is applied before the rotations. The scores then depend
-    on P, and on positions only through their difference.
+    The result is :math:`\mathrm{RoPE}(\Omega r)\,P^\top x`, equation :eq:`eq-cayley-before`. The
+    orthogonal matrix :math:`P^\top` is applied before the rotations. The scores then depend on P.
+    They depend on positions only through their difference.
 
     Args:
         x: Queries or keys, ``(..., seq, d)``.
@@ -129,18 +130,18 @@ def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Ten
 
 
 def cayley_after_rope(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Tensor:
-    r"""Encode one head in the wrong order: :math:`U\,\mathrm{RoPE}(\Omega r)\,x`.
+    r"""Encode queries or keys of one head with an orthogonal matrix after RoPE, the wrong order.
 
-    U is orthogonal and the same for queries and keys. It therefore cancels in every score, and
-    the scores are those of RoPE alone, :eq:`eq-cayley-after`. This wrong form exists to
-    demonstrate the failure.
+    The result is :math:`U\,\mathrm{RoPE}(\Omega r)\,x`. The matrix U is orthogonal and the same for
+    queries and keys. Therefore U cancels in every score, and the scores are those of RoPE alone,
+    :eq:`eq-cayley-after`. This wrong form exists to demonstrate the failure.
 
     Args:
         x: Queries or keys, ``(..., seq, d)``.
         positions: Position r of each token, ``(seq, coord_dim)``.
         S: Skew-symmetric matrix, ``(d, d)``. U is its Cayley transform.
-        omega: Ω, the frequencies of each pair of channels along each coordinate,
-            ``(d // 2, coord_dim)``.
+        omega: Ω, the frequencies of each pair of channels along each coordinate, in radians per
+            unit of position, ``(d // 2, coord_dim)``.
 
     Returns:
         float64, of the shape of ``x``.
@@ -161,8 +162,8 @@ def cayley_before_split(
         x: Queries or keys of all heads side by side, ``(..., seq, D)``.
         positions: Position of each token, ``(seq, coord_dim)``.
         S: Skew-symmetric matrix, ``(D, D)``.
-        omega: Ω, the frequencies of each pair of channels along each coordinate,
-            ``(D // 2, coord_dim)``.
+        omega: Ω, the frequencies of each pair of channels along each coordinate, in radians per
+            unit of position, ``(D // 2, coord_dim)``.
         heads: Number of heads; must divide D.
 
     Returns:
@@ -173,9 +174,15 @@ def cayley_before_split(
 
 
 def _turn(x: Tensor, positions: Tensor, omega: Tensor) -> Tensor:
-    """Rotate channel pair i of token n by the angle Σ_k Ω_ik r_nk, coordinate by coordinate.
+    """Rotate the channel pairs of each token by frequency times position, summed over coordinates.
 
-    Channels after the last pair, if any, are not rotated.
+    Pair i of token n is rotated by the angle Σ_k Ω_ik r_nk. Channels after the last pair, if any,
+    are not rotated.
+
+    Args:
+        x: Queries or keys, ``(..., seq, d)``.
+        positions: Position r of each token, ``(seq, coord_dim)``.
+        omega: Frequencies Ω of each pair, ``(d // 2, coord_dim)``.
     """
     rotated, rest = x.tensor_split([2 * len(omega)], -1)
     for k in range(positions.shape[1]):

@@ -1,6 +1,6 @@
-"""Reference implementations of random features: one feature, one token, one block at a time.
+"""Reference implementations of random features, and of structured projections.
 
-The rows of ``matrix`` are the random vectors. No function is stabilised: large inputs overflow.
+No function is stabilised, so the features of large inputs overflow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def hyperbolic_features(x: Tensor, matrix: Tensor) -> Tensor:
-    r"""Return the hyperbolic features: those of FAVOR+ for each :math:`\omega_i` and its negative.
+    r"""Return the FAVOR+ features of each random vector and of its negative (hyperbolic features).
 
     Equation :eq:`eq-favor-hyperbolic`.
 
@@ -60,20 +60,21 @@ def optimal_features(x: Tensor, matrix: Tensor, alpha: Tensor) -> Tensor:
         e^{\alpha_l\omega_{il}^2 + \sqrt{1 - 4\alpha_l}\,\omega_{il}x_l - x_l^2/2} ,
 
     equation :eq:`eq-favor-optimal`. With :math:`\alpha = 0` these are the features of FAVOR+. For
-    every :math:`\alpha` they estimate the same exponential; the best one is at most 0 and depends
-    on the queries and keys.
+    every :math:`\alpha_l < 1/4` the products of features estimate the same exponential. The
+    parameters with the smallest variance are at most 0 and depend on the queries and keys.
 
     Args:
         x: Scaled queries or keys, ``(..., d)``.
         matrix: The random vectors :math:`\omega_i`, one per row, ``(m, d)``.
-        alpha: :math:`\alpha_l`, ``(d,)``, less than 1/4. From 1/8 on the variance is infinite.
+        alpha: Parameter :math:`\alpha_l < 1/4` of each channel, ``(d,)``. If any
+            :math:`\alpha_l` is at least 1/8, the variance of the estimate is infinite.
 
     Returns:
         The features, float64, ``(..., m)``.
 
     Source:
-        Likhosherstov et al. 2022. Their features are for the Gaussian kernel; these are
-        multiplied by :math:`e^{\|x\|^2/2}`, and so estimate the exponential kernel.
+        Likhosherstov et al. 2022. Their features estimate the Gaussian kernel. The features here
+        are multiplied by :math:`e^{\|x\|^2/2}`, and so estimate the exponential kernel.
     """
     x, matrix, alpha = x.double(), matrix.double(), alpha.double()
     features = []
@@ -86,8 +87,8 @@ def optimal_features(x: Tensor, matrix: Tensor, alpha: Tensor) -> Tensor:
 def trigonometric_features(x: Tensor, matrix: Tensor) -> Tensor:
     r"""Return the trigonometric features, which may give negative estimates of the exponential.
 
-    Equation :eq:`eq-favor-trigonometric`: cosines and sines of :math:`\omega_i^\top x`, multiplied
-    by :math:`e^{\|x\|^2/2}/\sqrt m`.
+    The features are cosines and sines of :math:`\omega_i^\top x`, multiplied by
+    :math:`e^{\|x\|^2/2}/\sqrt m`, equation :eq:`eq-favor-trigonometric`.
 
     Args:
         x: Scaled queries or keys, ``(..., d)``.
@@ -109,13 +110,14 @@ def trigonometric_features(x: Tensor, matrix: Tensor) -> Tensor:
 def circulant_project(x: Tensor, column: Tensor, signs: Tensor) -> Tensor:
     r"""Multiply a token by circulant blocks with signs, :math:`F^{-1}(F(r) \circ F(s \odot x))`.
 
-    F is the discrete Fourier transform, so a block costs three FFTs instead of a matrix product,
-    :eq:`eq-circulant-product`.
+    F is the discrete Fourier transform, r the first column of a block, and s its signs. A block
+    costs three FFTs instead of a matrix product, :eq:`eq-circulant-product`.
 
     Args:
         x: One token, ``(d,)``.
         column: r, the first column of the circulant matrix of each block, ``(blocks, d)``.
-        signs: s, the signs by which each block multiplies the channels first, ``(blocks, d)``.
+        signs: s, the signs by which each block multiplies the channels before the circulant
+            matrix, ``(blocks, d)``.
 
     Returns:
         The products of all blocks, one after the other, float64, ``(blocks * d,)``.
@@ -128,9 +130,10 @@ def circulant_project(x: Tensor, column: Tensor, signs: Tensor) -> Tensor:
 
 
 def circulant_projection_matrix(column: Tensor, signs: Tensor) -> Tensor:
-    r"""Return the matrix circ(r) diag(s) of all blocks, :eq:`eq-circulant-projection`.
+    r"""Return the matrix of a projection by circulant blocks with signs.
 
-    Entry (i, n) of a block is :math:`r_{(i-n) \bmod d}\,s_n`.
+    A block is circ(r) diag(s), with the first column r and the signs s, equation
+    :eq:`eq-circulant-projection`. Entry (i, n) of a block is :math:`r_{(i-n) \bmod d}\,s_n`.
 
     Args:
         column: r, the first column of the circulant matrix of each block, ``(blocks, d)``.
@@ -149,10 +152,11 @@ def circulant_projection_matrix(column: Tensor, signs: Tensor) -> Tensor:
 
 
 def circulant_favor_features(x: Tensor, column: Tensor, signs: Tensor, num_features: int) -> Tensor:
-    r"""Return m circulant FAVOR+ features, :math:`e^{(\tilde\Omega x)_i - \|x\|^2/2} / \sqrt m`.
+    r"""Return the FAVOR+ features of one query or key with a circulant projection.
 
-    :math:`\tilde\Omega` is the matrix of :func:`circulant_projection_matrix`, of which the first m
-    rows are used.
+    The m features are :math:`e^{(\tilde\Omega x)_i - \|x\|^2/2} / \sqrt m`. Here
+    :math:`\tilde\Omega` consists of the first m rows of the matrix that
+    :func:`circulant_projection_matrix` returns.
 
     Args:
         x: One query or key, ``(d,)``. To estimate :math:`e^{q^\top k/\sqrt d}`, first multiply
@@ -170,14 +174,15 @@ def circulant_favor_features(x: Tensor, column: Tensor, signs: Tensor, num_featu
 
 
 def circulant_features(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
-    r"""Return as many circulant FAVOR+ features as channels, from a single circulant block.
+    r"""Return the FAVOR+ features of one query or key with a single circulant block.
 
-    The features are :math:`e^{-\|x\|^2/2} \exp(\mathrm{circ}(r)\,\mathrm{diag}(s)\,x) / \sqrt d`.
+    The d features are
+    :math:`e^{-\|x\|^2/2} \exp(\mathrm{circ}(r)\,\mathrm{diag}(s)\,x) / \sqrt d`.
 
     Args:
         x: One query or key, ``(d,)``.
         r: First column of the circulant matrix, ``(d,)``.
-        s: Signs of its columns, ``(d,)``.
+        s: Signs of the columns of the circulant matrix, ``(d,)``.
 
     Returns:
         The features, float64, ``(d,)``.
@@ -186,10 +191,11 @@ def circulant_features(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
 
 
 def circulant_gradient(x: Tensor, grad_output: Tensor, signs: Tensor) -> Tensor:
-    r"""Return the gradient of the loss with respect to r, :eq:`eq-circulant-gradient`.
+    r"""Return the gradient of the loss with respect to the first column of a circulant block.
 
-    The gradient is a sum over tokens t, where :math:`y_t` is the projection of token
-    :math:`x_t` by one circulant block:
+    Let r be the first column, s the signs of the block, and
+    :math:`y_t = \mathrm{circ}(r)(s \odot x_t)` the projection of token :math:`x_t`. Then the
+    gradient is a sum over the tokens, equation :eq:`eq-circulant-gradient`:
 
     .. math::
         \frac{\partial\mathcal L}{\partial r} = \sum_t F^{-1}\Big(
@@ -201,7 +207,7 @@ def circulant_gradient(x: Tensor, grad_output: Tensor, signs: Tensor) -> Tensor:
         signs: s, the signs of the block, ``(d,)``.
 
     Returns:
-        The gradient, float64, ``(d,)``.
+        The gradient with respect to r, float64, ``(d,)``.
     """
     total = torch.zeros(x.shape[-1], dtype=torch.float64)
     for token, grad in zip(x.double(), grad_output.double(), strict=True):
@@ -238,16 +244,17 @@ def unit_circulant_column(phases: Tensor, size: int) -> Tensor:
 def simplex_circulant_column(phases: Tensor, size: int) -> Tensor:
     r"""Return a column whose circulant matrix has the vertices of a regular simplex as its rows.
 
-    Fourier coefficient 0 is 0; all others have modulus :math:`\sqrt{d/(d-1)}`. Equation
-    :eq:`eq-simplex-circulant`.
+    Fourier coefficient 0 of the column is 0. All other coefficients have modulus
+    :math:`\sqrt{d/(d-1)}`, equation :eq:`eq-simplex-circulant`.
 
     Args:
-        phases: Phases of the Fourier coefficients, as for :func:`unit_circulant_column`. The
-            first phase is not used.
+        phases: Phases :math:`\theta_0, \dots, \theta_{\lfloor d/2 \rfloor}` of the Fourier
+            coefficients, in radians. The first phase is not used. For even d, coefficient d/2 is
+            real, so only the sign of the cosine of its phase is used.
         size: Length d of the column, at least 2.
 
     Returns:
-        The column r, float64, ``(size,)``.
+        The column r, float64, ``(d,)``.
     """
     total = torch.zeros(size, dtype=torch.float64)
     n = torch.arange(size, dtype=torch.float64)
@@ -262,9 +269,9 @@ def simplex_circulant_column(phases: Tensor, size: int) -> Tensor:
 
 
 def simplex_vertices(size: int) -> Tensor:
-    r"""Return the vertices of a regular simplex: d unit vectors with equal inner products.
+    r"""Return the vertices of a regular simplex, which are unit vectors with equal inner products.
 
-    The inner product of any two of them is :math:`-1/(d-1)`. The vectors are
+    The inner product of any two of the d vertices is :math:`-1/(d-1)`. The vertices are
 
     .. math::
         s_i = \sqrt{\tfrac{d}{d-1}}\,e_i - \tfrac{\sqrt d + 1}{(d-1)^{3/2}}\,(1, \dots, 1, 0),
@@ -290,11 +297,11 @@ def simplex_vertices(size: int) -> Tensor:
 
 
 def hadamard_projection_matrix(diagonals: Tensor) -> Tensor:
-    r"""Return the projection :math:`H D_1 H D_2 H D_3`, equation :eq:`eq-hadamard-projection`.
+    r"""Return a projection from three Hadamard matrices and diagonals, :math:`H D_1 H D_2 H D_3`.
 
-    H is the orthonormal Hadamard matrix: entry (i, n) of :math:`\sqrt D H` is
-    :math:`(-1)^{i \cdot n}`, where :math:`i \cdot n` is the inner product of the binary digits of
-    i and n.
+    This is equation :eq:`eq-hadamard-projection`. H is the orthonormal Hadamard matrix. Entry
+    (i, n) of :math:`\sqrt D H` is :math:`(-1)^{i \cdot n}`, where :math:`i \cdot n` is the inner
+    product of the binary digits of i and n.
 
     Args:
         diagonals: The diagonals of :math:`D_1, D_2, D_3`, ``(3, D)`` with D a power of 2.
@@ -312,15 +319,16 @@ def hadamard_projection_matrix(diagonals: Tensor) -> Tensor:
 
 
 def circulant_error(z: Tensor) -> float:
-    r"""Return the relative mean square error of the features of a Gaussian circulant matrix.
+    r"""Return the relative mean square error of a FAVOR+ estimate with a Gaussian circulant matrix.
 
-    This is :math:`\frac1d \sum_\delta (e^{A_\delta} - 1)` with the cyclic autocorrelation
-    :math:`A_\delta = \sum_n z_n z_{n+\delta}`, equation :eq:`eq-torus-circulant-error`. It is the
-    mean square error of the estimate of :math:`e^{x^\top y}` by FAVOR+ features, divided by
-    :math:`e^{2 x^\top y}`. The projection is a d × d circulant matrix with a Gaussian first column.
+    FAVOR+ features of x and y estimate :math:`e^{x^\top y}`. The projection is a d × d circulant
+    matrix with a Gaussian first column. The mean square error, divided by
+    :math:`e^{2 x^\top y}`, is :math:`\frac1d \sum_\delta (e^{A_\delta} - 1)` with the cyclic
+    autocorrelation :math:`A_\delta = \sum_n z_n z_{n+\delta}`, equation
+    :eq:`eq-torus-circulant-error`.
 
     Args:
-        z: x + y, ``(d,)``. If the projection has signs s, :math:`s \odot (x + y)`.
+        z: The sum x + y, ``(d,)``, or :math:`s \odot (x + y)` if the projection has signs s.
     """
     values = [float(entry) for entry in z]
     d, total = len(values), 0.0
@@ -330,12 +338,13 @@ def circulant_error(z: Tensor) -> float:
 
 
 def signed_circulant_error(z: Tensor) -> float:
-    """Return the mean of :func:`circulant_error` over all 2^d choices of signs.
+    """Return the mean of :func:`circulant_error` over all choices of signs of the projection.
 
-    Equation :eq:`eq-torus-circulant-error`.
+    See equation :eq:`eq-torus-circulant-error`.
 
     Args:
-        z: x + y, ``(d,)``. The cost grows as 2^d, so d has to be small.
+        z: Sum of the two vectors whose exponential is estimated, ``(d,)``. There are 2^d choices of
+            signs, so d has to be small.
     """
     choices = itertools.product((1.0, -1.0), repeat=len(z))
     errors = [circulant_error(z * torch.tensor(signs, dtype=z.dtype)) for signs in choices]

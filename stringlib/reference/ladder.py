@@ -1,11 +1,8 @@
 r"""Four implementations of Circulant-STRING, from its definition to half spectra.
 
-Each function takes queries or keys x, ``(..., heads, seq, d)``, positions r, ``(seq, coord_dim)``,
-and ``coefficients``, the first columns of the circulant matrices, ``(heads, coord_dim, d)``. It
-returns the encoded vectors, whose inner products are the scores. They have the shape and dtype of
-x unless the docstring of the function says otherwise. These functions are for comparing speed:
-unlike the other reference implementations they compute in the precision of x, except for angles
-and matrix exponentials, which are float64.
+Each function returns the encoded queries or keys, whose inner products are the scores. These
+functions are for comparing speed. Unlike the other reference implementations, they compute in the
+precision of the queries and keys. Only angles and matrix exponentials are computed in float64.
 """
 
 from __future__ import annotations
@@ -15,7 +12,15 @@ from torch import Tensor
 
 
 def encode_by_matrix_exp(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Return R(r)x with one matrix exponential per head and token.
+    r"""Rotate queries or keys by Circulant-STRING, with one matrix exponential per head and token.
+
+    Args:
+        x: Queries or keys, ``(..., heads, seq, d)``.
+        positions: Position r of each token, ``(seq, coord_dim)``.
+        coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
+
+    Returns:
+        The rotated vectors, in the shape and dtype of ``x``.
 
     Source:
         Schenck et al. 2025, definition 3.1 with equation 11.
@@ -31,7 +36,17 @@ def encode_by_matrix_exp(x: Tensor, positions: Tensor, coefficients: Tensor) -> 
 
 
 def encode_by_fft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Return R(r)x by a complex FFT and its inverse, equation :eq:`eq-circulant-fft`.
+    r"""Rotate queries or keys by Circulant-STRING, with a complex FFT and its inverse.
+
+    The Fourier transform diagonalises the rotation, equation :eq:`eq-circulant-fft`.
+
+    Args:
+        x: Queries or keys, ``(..., heads, seq, d)``.
+        positions: Position r of each token, ``(seq, coord_dim)``.
+        coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
+
+    Returns:
+        The rotated vectors, in the shape and dtype of ``x``.
 
     Source:
         Schenck et al. 2025, theorem 3.5.
@@ -42,10 +57,18 @@ def encode_by_fft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
 
 
 def encode_by_rfft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Return R(r)x by a real FFT and its inverse.
+    r"""Rotate queries or keys by Circulant-STRING, with a real FFT and its inverse.
 
-    x is real, so the Fourier coefficients j and d − j are complex conjugates of each other, and
-    only half of them are computed.
+    The vectors are real, so their Fourier coefficients j and d − j are complex conjugates of each
+    other. Therefore only the coefficients 0 to ⌊d/2⌋ are computed.
+
+    Args:
+        x: Queries or keys, ``(..., heads, seq, d)``.
+        positions: Position r of each token, ``(seq, coord_dim)``.
+        coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
+
+    Returns:
+        The rotated vectors, in the shape and dtype of ``x``.
     """
     spectrum = torch.fft.rfft(x)
     phases = _phases(positions, torch.fft.rfft(coefficients.double()))
@@ -53,15 +76,21 @@ def encode_by_rfft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor
 
 
 def encode_by_half_spectrum(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Return the weighted half spectrum of R(r)x, equation :eq:`eq-inference-half-spectrum`.
+    r"""Return half of the weighted Fourier coefficients of vectors rotated by Circulant-STRING.
 
-    No inverse FFT is needed, because by Parseval's theorem the inner product of two such vectors
-    is the inner product of the rotated vectors. Coefficient 0 and, if d is even, coefficient d/2
-    have the weight 1/d. Any other coefficient has the weight 2/d, because it also represents its
-    complex conjugate. Each coefficient is multiplied by the square root of its weight.
+    No inverse FFT is needed. By Parseval's theorem, the inner product of two half spectra equals
+    the inner product of the rotated vectors, equation :eq:`eq-inference-half-spectrum`. Coefficient
+    0 and, if d is even, coefficient d/2 have the weight 1/d. Any other coefficient has the weight
+    2/d, because it also represents its complex conjugate. Each coefficient is multiplied by the
+    square root of its weight.
+
+    Args:
+        x: Queries or keys, ``(..., heads, seq, d)``.
+        positions: Position r of each token, ``(seq, coord_dim)``.
+        coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
 
     Returns:
-        Real and imaginary parts of each coefficient side by side,
+        Real and imaginary parts of the coefficients 0 to ⌊d/2⌋ side by side, in the dtype of ``x``,
         ``(..., heads, seq, 2 * (d // 2 + 1))``.
     """
     d = x.shape[-1]
@@ -76,12 +105,12 @@ def encode_by_half_spectrum(x: Tensor, positions: Tensor, coefficients: Tensor) 
 
 
 def _phases(positions: Tensor, eigenvalues: Tensor) -> Tensor:
-    """Return the complex numbers of modulus 1 that multiply the Fourier coefficients.
+    """Return the complex numbers of modulus 1 by which a rotation multiplies Fourier coefficients.
 
     Args:
-        positions: ``(seq, coord_dim)``.
+        positions: Positions of the tokens, ``(seq, coord_dim)``.
         eigenvalues: Eigenvalues of the circulant matrices C, ``(heads, coord_dim, modes)``. The
-            generators C − Cᵀ have 2i times their imaginary part as eigenvalues.
+            eigenvalues of the generators C − Cᵀ are 2i times the imaginary parts of these.
 
     Returns:
         complex128, ``(heads, seq, modes)``.

@@ -21,7 +21,7 @@ def linear_attention(
     r"""Return linear attention with position weights, equation :eq:`eq-linear-attention`.
 
     The output of query i is :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the
-    same sum without :math:`v_j`.
+    same sum without the values :math:`v_j`.
 
     Args:
         phi_q: Features of the queries, ``(heads, n, m)``.
@@ -29,8 +29,8 @@ def linear_attention(
         v: Values, ``(heads, keys, d_v)``.
         weights: Position weights w(i, j), ``(heads, n, keys)``. Default: 1 for every pair.
         causal: If True, query i attends only to the keys 0 … i. Default: False.
-        normalize: If True (default), divide by the sum without the values. If False, return the
-            numerator.
+        normalize: If True (default), divide by the sum without the values. If False, do not
+            divide.
 
     Returns:
         Outputs of the queries, float64, ``(heads, n, d_v)``.
@@ -101,9 +101,9 @@ def cosine_attention(
 ) -> Tensor:
     r"""Return linear attention with a cosine position weight.
 
-    The weight of query i and key j is :math:`\cos(\pi(i-j)/2M)`, :eq:`eq-cosine-weight`, or
-    :math:`(1 + \cos(\pi(i-j)/2M))/2`, :eq:`eq-cosine-positive`. The first is negative at distances
-    between M and 3M. Here such distances are allowed, unlike in
+    The weight of query i and key j is :math:`\cos(\pi(i-j)/2M)`, :eq:`eq-cosine-weight`. With
+    ``positive=True`` it is :math:`(1 + \cos(\pi(i-j)/2M))/2`, :eq:`eq-cosine-positive`. The
+    cosine is negative at distances between M and 3M. Distances above M are allowed here, unlike in
     :class:`~stringlib.attention.cosine.CosineWeight`.
 
     Args:
@@ -111,7 +111,8 @@ def cosine_attention(
         phi_k: Features of the keys, ``(heads, keys, m)``.
         v: Values, ``(heads, keys, d_v)``.
         horizon: Horizon M of the weight, in tokens.
-        positive: If True, use the second weight, which is never negative. Default: False.
+        positive: If True, use :math:`(1 + \cos(\pi(i-j)/2M))/2`, which is never negative. If False
+            (default), use the cosine itself.
         causal: If True, query i attends only to the keys 0 … i. Default: False.
 
     Returns:
@@ -128,13 +129,14 @@ def cosine_attention(
 def falling_weight(distances: Tensor, degree: int) -> Tensor:
     r"""Return the decreasing polynomial weight that is most concentrated at distance 0.
 
-    Of all polynomials w of degree p that never increase on [0, 1] and are 0 at 1, this one has the
-    largest ratio of :math:`w(0)` to the mean of w, equation :eq:`eq-falling-best`. Its derivative
-    has the form :math:`-w' = q^2` for odd p and :math:`-w' = (1 - t)\,q^2` for even p, with a
-    polynomial q. The ratio is the inverse of :math:`\int t(-w')\,dt / \int (-w')\,dt`, so q
-    minimises this quotient. It is the eigenvector with the smallest eigenvalue of a generalised
-    eigenvalue problem, whose two matrices contain moments. The package computes the same weight in
-    another way, from the nodes of a Gauss quadrature formula.
+    Let w be a polynomial of degree p that never increases on [0, 1] and is 0 at 1. The weight is
+    the w with the largest ratio of :math:`w(0)` to the mean of w, equation :eq:`eq-falling-best`.
+    The derivative of this w has the form :math:`-w' = q^2` for odd p and
+    :math:`-w' = (1 - t)\,q^2` for even p, with a polynomial q. The ratio is the inverse of
+    :math:`\int t(-w')\,dt / \int (-w')\,dt`, so q minimises this quotient. The coefficients of q
+    are the eigenvector with the smallest eigenvalue of a generalised eigenvalue problem, whose two
+    matrices contain moments. The package computes the same weight in another way, from the nodes of
+    a Gauss quadrature formula.
 
     Args:
         distances: Distances in horizons, from 0 to 1, of any shape.
@@ -142,7 +144,7 @@ def falling_weight(distances: Tensor, degree: int) -> Tensor:
             singular.
 
     Returns:
-        The weights, of which that at distance 0 is 1, float64, of the shape of ``distances``.
+        The weights, float64, of the shape of ``distances``. The weight at distance 0 is 1.
     """
     size = (degree + 1) // 2
 
@@ -171,18 +173,18 @@ def falling_weight(distances: Tensor, degree: int) -> Tensor:
 def cosformer(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, eps: float = 1e-6) -> Tensor:
     r"""Return the attention of cosFormer, computed from four sums, :eq:`eq-cosine-features`.
 
-    The sums are those of the keys and of their products with the values, each weighted by the
-    cosine and by the sine of the key's angle. As in the authors' code, the features are ReLU,
-    positions start at 1, denominators are at least ``eps``, and the horizon is the number of
-    queries or of keys, whichever is larger. The horizon, and with it every weight, therefore
-    depends on the length of the sequence.
+    Two sums add up the keys, weighted by the cosine or by the sine of each key's angle. The other
+    two sums add up the products of keys and values, with the same weights. As in the authors' code,
+    the features are ReLU, positions start at 1, denominators are at least ``eps``, and the horizon
+    is the number of queries or of keys, whichever is larger. So the horizon depends on the length
+    of the sequence, and with it the weight of every pair at a distance above 0.
 
     Args:
         q: Queries before ReLU, ``(heads, seq, d)``.
         k: Keys before ReLU, ``(heads, keys, d)``.
         v: Values, ``(heads, keys, d_v)``.
         causal: If True, query i attends only to the keys 0 … i. Default: False.
-        eps: Smallest denominator; smaller ones are replaced by it. Default: 1e-6.
+        eps: Smallest denominator. Smaller denominators are replaced by ``eps``. Default: 1e-6.
 
     Returns:
         Outputs of the queries, float64, ``(heads, seq, d_v)``.

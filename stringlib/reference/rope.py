@@ -9,9 +9,10 @@ from torch import Tensor
 
 
 def apply_rope(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
-    r"""Rotate channel pair i of each token by the angle :math:`t\,\theta_i`, :eq:`eq-rope-pair`.
+    r"""Rotate each pair of channels of each token by its position times a frequency (RoPE).
 
-    Pair i consists of the neighbouring channels 2i and 2i + 1.
+    Pair i consists of the neighbouring channels 2i and 2i + 1. At position t it is rotated by the
+    angle :math:`t\,\theta_i`, equation :eq:`eq-rope-pair`.
 
     Args:
         x: Queries or keys, ``(..., seq, d)`` with even d.
@@ -73,11 +74,11 @@ def rope_matrix(position: float, head_dim: int, base: float = 10000.0) -> Tensor
 
 
 def apply_axial_rope(x: Tensor, positions: Tensor, base: float = 100.0) -> Tensor:
-    r"""Apply axial RoPE: each coordinate rotates its own channel pairs, :eq:`eq-grid-axial`.
+    r"""Rotate queries or keys by axial RoPE, where each coordinate has its own channel pairs.
 
-    The pairs are divided among the coordinates as evenly as possible; the first coordinates get
-    the remaining pairs. Pair i of the n pairs of a coordinate has the frequency
-    :math:`b^{-i/n}`.
+    The pairs are divided among the coordinates as evenly as possible. If pairs are left over, each
+    of the first coordinates gets one more. Pair i of the n pairs of a coordinate has the frequency
+    :math:`b^{-i/n}`, equation :eq:`eq-grid-axial`.
 
     Args:
         x: Queries or keys, ``(..., seq, d)`` with even d.
@@ -114,12 +115,12 @@ def mixed_start(head_dim: int, angle: float, base: float = 10.0) -> tuple[Tensor
     r"""Return the initial frequencies of one head of RoPE-Mixed, equation :eq:`eq-grid-start`.
 
     The frequency of a pair is a vector :math:`(\theta^x, \theta^y)`. The first d/4 pairs have
-    vectors in the direction ``angle``, of length :math:`b^{-4t/d}` for t = 0, 1, … The other d/4
-    pairs have vectors of the same lengths in the direction ``angle`` + π/2.
+    vectors in the direction ``angle``, of length :math:`b^{-4t/d}` for t = 0, …, d/4 − 1. The other
+    d/4 pairs have vectors of the same lengths in the direction ``angle`` + π/2.
 
     Args:
         head_dim: Number of channels d of a head, a multiple of 4.
-        angle: Direction in radians, drawn at random for each head.
+        angle: Direction in radians. RoPE-Mixed draws it at random for each head.
         base: Base b of the lengths. Default: 10.
 
     Returns:
@@ -144,10 +145,12 @@ def mixed_start(head_dim: int, angle: float, base: float = 10.0) -> tuple[Tensor
 
 
 def apply_mixed_rope(x: Tensor, positions: Tensor, along_x: Tensor, along_y: Tensor) -> Tensor:
-    r"""Rotate channel pair t of each token by the angle :math:`\theta^x_t p^x + \theta^y_t p^y`.
+    r"""Rotate queries or keys by RoPE-Mixed, where each angle depends on both coordinates.
 
-    Equation :eq:`eq-grid-mixed` for two coordinates. Each pair is treated as a complex number and
-    multiplied by :math:`e^{\mathrm{i}(\theta^x_t p^x + \theta^y_t p^y)}`.
+    Channel pair t of a token at :math:`(p^x, p^y)` is rotated by the angle
+    :math:`\theta^x_t p^x + \theta^y_t p^y`, equation :eq:`eq-grid-mixed` for two coordinates. The
+    pair is treated as a complex number and multiplied by
+    :math:`e^{\mathrm{i}(\theta^x_t p^x + \theta^y_t p^y)}`.
 
     Args:
         x: Queries or keys, ``(..., heads, seq, d)`` with even d.
@@ -178,10 +181,11 @@ def apply_mixed_rope(x: Tensor, positions: Tensor, along_x: Tensor, along_y: Ten
 def householder_2d(alpha: Tensor) -> Tensor:
     r"""Return 2 × 2 reflection matrices :math:`H(\alpha) = I - 2vv^\top/\|v\|^2`.
 
-    Equation :eq:`eq-reflection-householder`. The mirror is perpendicular to
-    :math:`v = (\cos\alpha, \sin\alpha)`. A single reflection with :math:`\alpha = \omega t` already
-    gives relative scores: it is a rotation by :math:`-2\omega t`, followed by a constant change of
-    sign of the first channel, which cancels in the scores, :eq:`eq-reflection-single`.
+    The mirror is perpendicular to :math:`v = (\cos\alpha, \sin\alpha)`, equation
+    :eq:`eq-reflection-householder`. A single reflection with :math:`\alpha = \omega t` already
+    gives relative scores. The reflection is a rotation by :math:`-2\omega t`, followed by a change
+    of sign of the first channel. This change of sign is the same at all positions, so it cancels in
+    the scores, :eq:`eq-reflection-single`.
 
     Args:
         alpha: Angle of v in radians, of any shape ``(...)``.
@@ -200,23 +204,26 @@ def householder_2d(alpha: Tensor) -> Tensor:
 
 
 def apply_reflection_rope(x: Tensor, positions: Tensor, omega1: Tensor, omega2: Tensor) -> Tensor:
-    r"""Reflect channel pair i twice, by :math:`H(t\,\omega^{(2)}_i)\,H(t\,\omega^{(1)}_i)`.
+    r"""Rotate each pair of channels of each token by two reflections.
 
-    The two reflections are together a rotation by twice the angle between their mirrors,
+    At position t, channel pair i is multiplied by
+    :math:`H(t\,\omega^{(2)}_i)\,H(t\,\omega^{(1)}_i)`, where H is :func:`householder_2d`. The two
+    reflections are together a rotation by twice the angle between their mirrors,
     :math:`2t\,(\omega^{(2)}_i - \omega^{(1)}_i)`, equation :eq:`eq-reflection-rotation`.
 
     Args:
         x: Queries or keys, ``(..., seq, d)`` with even d. Pairs are neighbouring channels.
         positions: Position t of each token, ``(..., seq)``.
-        omega1: :math:`\omega^{(1)}_i` in radians per position, ``(d // 2,)``, for the reflection
-            that is applied first.
-        omega2: :math:`\omega^{(2)}_i` in radians per position, ``(d // 2,)``, for the second.
+        omega1: Frequencies :math:`\omega^{(1)}_i` of the reflection that is applied first, in
+            radians per position, ``(d // 2,)``.
+        omega2: Frequencies :math:`\omega^{(2)}_i` of the reflection that is applied second, in
+            radians per position, ``(d // 2,)``.
 
     Returns:
         float64, of the shape of ``x``.
 
     Raises:
-        ValueError: If d is odd or the number of angles is not d / 2.
+        ValueError: If d is odd, or ``omega1`` or ``omega2`` does not have d / 2 entries.
     """
     wanted = (x.shape[-1] // 2,)
     if x.shape[-1] % 2 or omega1.shape != wanted or omega2.shape != wanted:
@@ -240,14 +247,14 @@ def get_2d_positions(num_patches_h: int, num_patches_w: int, normalize: bool = T
     Args:
         num_patches_h: Number of rows.
         num_patches_w: Number of columns.
-        normalize: If True (default), coordinates are divided by their largest value and lie
-            between 0 and 1. The distance of neighbouring patches then depends on the resolution
-            of the image. For this reason :func:`stringlib.positions.grid_positions` counts patches
-            instead. If False, coordinates are 0, 1, 2, …
+        normalize: If False, coordinates are 0, 1, 2, … If True (default), each coordinate is
+            divided by its largest value and lies between 0 and 1. The distance of neighbouring
+            patches then depends on the resolution of the image. For this reason
+            :func:`stringlib.positions.grid_positions` does not divide.
 
     Returns:
-        float64, ``(num_patches_h * num_patches_w, 2)``. A single row or column has the coordinate
-        0, where a division by ``num_patches - 1`` would give NaN.
+        float64, ``(num_patches_h * num_patches_w, 2)``. With a single row all y are 0, and with a
+        single column all x are 0, because a division of 0 by 0 would give NaN.
     """
     rows = [[float(x), float(y)] for y in range(num_patches_h) for x in range(num_patches_w)]
     positions = torch.tensor(rows, dtype=torch.float64).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Reference implementations of attention as a recurrence: one token after the other.
+"""Reference implementations of attention as a recurrence over tokens.
 
 The state S of a head is a matrix. Each token multiplies the state by a transition (usually a decay)
 and adds the product of its key and value. The output is the product of the query and the state.
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def _states(A: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    r"""Return the states :math:`S_t = A_t S_{t-1} + k_t v_t^\top` after each token t.
+    r"""Return the state after each token t, :math:`S_t = A_t S_{t-1} + k_t v_t^\top`.
 
     Args:
         A: Transition matrices, ``(heads, n, d, d)``.
@@ -31,7 +31,15 @@ def _states(A: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _read(q: Tensor, S: Tensor) -> Tensor:
-    """Return the output q_t S_t of each query: float64, ``(heads, n, d_v)``."""
+    """Return the product of each query and its state.
+
+    Args:
+        q: Queries, ``(heads, n, d)``.
+        S: State after each token, ``(heads, n, d, d_v)``.
+
+    Returns:
+        float64, ``(heads, n, d_v)``.
+    """
     return torch.einsum("hnd,hndv->hnv", q.double(), S)
 
 
@@ -47,8 +55,8 @@ def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor
         v: Values, ``(heads, n, d_v)``.
 
     Returns:
-        The outputs ``(heads, n, d_v)``, the last state S ``(heads, m, d_v)``, and the last
-        normaliser z ``(heads, m)``: float64.
+        The outputs, ``(heads, n, d_v)``, the last state S, ``(heads, m, d_v)``, and the last
+        normaliser z, ``(heads, m)``, in float64.
 
     Source:
         Katharopoulos et al. 2020.
@@ -70,10 +78,13 @@ def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor
 def state_space(A: Tensor, B: Tensor, C: Tensor, x: Tensor) -> Tensor:
     r"""Return the outputs of a linear state-space model, equation :eq:`eq-linear-ssm`.
 
+    The output of step t is :math:`y_t = C_t^\top h_t` with the state
+    :math:`h_t = A_t h_{t-1} + B_t x_t^\top`.
+
     Args:
         A: Transition matrix of each step, ``(n, m, m)``.
-        B: Input vector of each step, by which the input is written to the state, ``(n, m)``.
-        C: Output vector of each step, by which the output is read from the state, ``(n, m)``.
+        B: Vector of each step that writes the input to the state, ``(n, m)``.
+        C: Vector of each step that reads the output from the state, ``(n, m)``.
         x: Inputs, ``(n, d)``.
 
     Returns:
@@ -137,7 +148,7 @@ def rwkv6_recurrence(
     With queries, keys and values as rows, the output is
     :math:`o_t = r_t(S_{t-1} + \mathrm{diag}(u)\,k_t^\top v_t)` with
     :math:`S_t = \mathrm{diag}(w_t) S_{t-1} + k_t^\top v_t`. The current token thus has the weight
-    u, and enters the state afterwards.
+    u, and is added to the state after its output.
 
     Args:
         r: Queries, which RWKV calls receptance, ``(heads, n, d)``.
@@ -165,11 +176,11 @@ def ssd_recurrence(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> tu
     :math:`h_t = e^{\Delta_t A} h_{t-1} + \Delta_t B_t x_t^\top`.
 
     Args:
-        x: Inputs, which take the part of the values, ``(heads, n, p)``.
+        x: Inputs, which correspond to values, ``(heads, n, p)``.
         dt: Step sizes :math:`\Delta_t`, ``(heads, n)``.
         A: A negative number per head, so that :math:`e^{\Delta_t A}` is a decay, ``(heads,)``.
-        B: Input vectors, which take the part of the keys, ``(heads, n, N)``.
-        C: Output vectors, which take the part of the queries, ``(heads, n, N)``.
+        B: Input vectors, which correspond to keys, ``(heads, n, N)``.
+        C: Output vectors, which correspond to queries, ``(heads, n, N)``.
 
     Returns:
         Outputs ``(heads, n, p)`` and the last state ``(heads, N, p)``, float64.
@@ -186,8 +197,7 @@ def ssd_recurrence(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> tu
 def semiseparable_mask(a: Tensor) -> Tensor:
     r"""Return the causal mask of products of decays, equation :eq:`eq-decay-weight`.
 
-    Entry (i, j) is the product :math:`a_{j+1} \cdots a_i` for j ≤ i, which is 1 for j = i, and 0
-    for j > i.
+    Entry (i, j) is the product :math:`a_{j+1} \cdots a_i` for j < i, 1 for j = i, and 0 for j > i.
 
     Args:
         a: Decay of each token, ``(n,)``.

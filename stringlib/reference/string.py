@@ -1,7 +1,7 @@
-"""Reference implementations of rotations from generators: LieRE, and Circulant-STRING by FFT.
+"""Reference implementations of rotations from generators: LieRE and Circulant-STRING.
 
-``coefficients`` are the first columns of circulant matrices C, from which Circulant-STRING makes
-its generators C − Cᵀ.
+The generators of Circulant-STRING are C − Cᵀ with circulant matrices C. The argument
+``coefficients`` contains the first columns of these matrices.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from stringlib.reference.ladder import encode_by_half_spectrum
 
 
 def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
-    r"""Return LieRE's rotations :math:`R(r) = \exp(\sum_i r_i A_i)`, :eq:`eq-universal-liere`.
+    r"""Return the rotation matrix of LieRE for each token, :math:`R(r) = \exp(\sum_i r_i A_i)`.
 
-    If the generators commute, the encoder is a STRING. Otherwise :math:`R(a)^\top R(b)` is in
-    general not :math:`R(b-a)`, and a score depends on more than the difference of the positions.
+    This is equation :eq:`eq-universal-liere`. If the generators commute, the encoder is a STRING.
+    Otherwise :math:`R(a)^\top R(b)` is in general not :math:`R(b-a)`, and a score depends on more
+    than the difference of the positions.
 
     Args:
         positions: Position r of each token, ``(seq, coord_dim)``.
@@ -50,7 +51,8 @@ def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
 def liere_first_error(a: Tensor, b: Tensor, generators: Tensor) -> Tensor:
     r"""Return the leading term of LieRE's deviation from relative scores, :eq:`eq-universal-area`.
 
-    The deviation is :math:`R(a)^\top R(b) - R(b-a)`. It is 0 if the generators commute.
+    The deviation is :math:`R(a)^\top R(b) - R(b-a)` with LieRE's rotations R. The deviation is 0 if
+    the generators commute.
 
     Args:
         a: Position of the query, ``(coord_dim,)``.
@@ -78,16 +80,16 @@ def _require_coordinates(positions: Tensor, coefficients: Tensor) -> None:
 
 
 def get_eigenvalues(coefficients: Tensor) -> Tensor:
-    r"""Return the eigenvalues of the generator :math:`L = C - C^\top`.
+    r"""Return the eigenvalues of the generator :math:`C - C^\top` of a circulant matrix C.
 
-    Equation :eq:`eq-circulant-generator`.
+    See equation :eq:`eq-circulant-generator`.
 
     Args:
         coefficients: First column c of the circulant matrix C, ``(..., d)``.
 
     Returns:
-        The eigenvalues :math:`\mu = \mathrm{FFT}(c) - \overline{\mathrm{FFT}(c)}`, which are
-        purely imaginary: complex128, ``(..., d)``.
+        The purely imaginary eigenvalues :math:`\mu = \mathrm{FFT}(c) - \overline{\mathrm{FFT}(c)}`,
+        complex128, ``(..., d)``.
     """
     eigenvalues = torch.fft.fft(coefficients.double())
     return eigenvalues - torch.conj(eigenvalues)
@@ -123,7 +125,7 @@ def circulant_string_rotate(x: Tensor, positions: Tensor, coefficients: Tensor) 
 def circulant_string_matrix(positions: Tensor, coefficients: Tensor) -> Tensor:
     r"""Return the rotation matrices of Circulant-STRING, :math:`\exp(\sum_k r_k (C_k - C_k^\top))`.
 
-    The generators are filled entry by entry; ``torch.matrix_exp`` then gives the rotations.
+    The generators are filled entry by entry. Then ``torch.matrix_exp`` computes the rotations.
 
     Args:
         positions: Position r of each token, ``(seq, coord_dim)``.
@@ -150,8 +152,8 @@ def parseval_logits(q: Tensor, k: Tensor, positions: Tensor, coefficients: Tenso
 
     By Parseval's theorem the inner product of a rotated query and a rotated key is
     :math:`\frac1d \sum_{j \le d/2} w_j \operatorname{Re}(\overline{Q_j} K_j)`. Here :math:`Q_j`
-    and :math:`K_j` are their Fourier coefficients, :math:`w_0 = w_{d/2} = 1`, and all other
-    :math:`w_j` are 2.
+    and :math:`K_j` are the Fourier coefficients of the rotated query and key. The weights are
+    :math:`w_0 = 1`, :math:`w_{d/2} = 1` for even d, and 2 for all other j.
 
     Args:
         q: Queries, ``(heads, seq, d)``.

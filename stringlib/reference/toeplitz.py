@@ -26,16 +26,17 @@ def toeplitz_matrix(c: Tensor) -> Tensor:
 
 
 def fft_toeplitz_matmul(c: Tensor, x: Tensor) -> Tensor:
-    r"""Return the product :math:`Cx` with a Toeplitz matrix C, by FFT, :eq:`eq-toeplitz-fft`.
+    r"""Return the product :math:`Cx` of a Toeplitz matrix C and a matrix, :eq:`eq-toeplitz-fft`.
 
     C is the upper left block of a circulant matrix of size 2n, with the first column
-    :math:`[c_0, c_{-1}, \dots, c_{1-n}, 0, c_{n-1}, \dots, c_1]`. Everything is computed in the
-    dtype of the arguments, which makes the rounding errors of each dtype measurable.
+    :math:`[c_0, c_{-1}, \dots, c_{1-n}, 0, c_{n-1}, \dots, c_1]`. The product with the circulant
+    matrix is computed by FFT. Everything is computed in the dtype of the arguments, so that the
+    rounding errors of each dtype can be measured.
 
     Args:
         c: One number per offset, :math:`c_{j-i}` at index :math:`(j - i) + n - 1`,
             ``(2n - 1,)`` or ``(..., 2n - 1)``.
-        x: ``(n, d)`` or ``(..., n, d)``.
+        x: The matrix to be multiplied, ``(n, d)`` or ``(..., n, d)``.
 
     Returns:
         Cx, ``(..., n, d)``.
@@ -53,10 +54,10 @@ def fft_toeplitz_matmul(c: Tensor, x: Tensor) -> Tensor:
 
 
 def nprf_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    r"""Return linear attention with a bias per offset by the published algorithm, with FFTs.
+    r"""Return linear attention with a bias per offset, by the published algorithm with FFTs.
 
-    The algorithm stores all n × m × d products of a feature of a key and a channel of its value,
-    and multiplies them by the Toeplitz matrix C of :math:`e^{b_{j-i}}`, equation
+    The algorithm stores all n × m × d products of a feature of a key and a channel of the key's
+    value. It multiplies these products by the Toeplitz matrix C of :math:`e^{b_{j-i}}`, equation
     :eq:`eq-toeplitz-algorithm`. The paper prints :math:`C\,(K'^\top V)`, in which the shapes do
     not fit. Here C multiplies one vector of n numbers for each feature and channel.
 
@@ -86,9 +87,10 @@ def nprf_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor) -> Ten
 def toeplitz_attention(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor, causal: bool = False
 ) -> Tensor:
-    r"""Return linear attention with the weight :math:`e^{b_{j-i}}`, by sums over all pairs.
+    r"""Return linear attention with a bias per offset, by sums over all pairs of tokens.
 
-    Equation :eq:`eq-toeplitz-attention`.
+    The weight of query i and key j is :math:`e^{b_{j-i}}`, equation
+    :eq:`eq-toeplitz-attention`.
 
     Args:
         phi_q: Features of the queries, ``(n, m)``.
@@ -109,16 +111,17 @@ def toeplitz_attention(
 
 
 def grid_toeplitz_matrix(c: Tensor) -> Tensor:
-    r"""Return the matrix C whose entries depend on the offset of two tokens of an h × w grid.
+    r"""Return the matrix whose entries depend on the offset of two tokens of an h × w grid.
 
-    For two tokens that are ``rows`` rows and ``columns`` columns apart, the entry is
-    ``c[h - 1 + rows, w - 1 + columns]``.
+    Let token j be ``rows`` rows below and ``columns`` columns to the right of token i. Then entry
+    (i, j) is ``c[h - 1 + rows, w - 1 + columns]``. Both numbers are negative in the opposite
+    directions.
 
     Args:
         c: One number per offset in rows and columns, ``(2h - 1, 2w - 1)``.
 
     Returns:
-        C, ``(hw, hw)``, in the dtype of ``c``. Tokens are numbered row by row.
+        The matrix, ``(hw, hw)``, in the dtype of ``c``. Tokens are numbered row by row.
     """
     h, w = (c.shape[0] + 1) // 2, (c.shape[1] + 1) // 2
     matrix = torch.zeros(h * w, h * w, dtype=c.dtype)

@@ -20,18 +20,21 @@ BIAS = Contract()
 
 
 def of_tokens(bias: RelativeBias) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the bias as a function of queries and keys, of which only the numbers are used."""
+    """Return the bias as a function of queries and keys.
+
+    The result depends only on how many queries and keys there are.
+    """
     return lambda q, k: bias(q.shape[-2], k.shape[-2])
 
 
 def tokens(n: int) -> Tensor:
-    """Return a tensor with n tokens, ``(2, n, 3)``."""
+    """Return zeros as a batch of n tokens, ``(2, n, 3)``."""
     return torch.zeros(2, n, 3, dtype=torch.float64)
 
 
 @BIAS.holds()
 def a_bias_depends_on_the_distance_alone(make: Make, run: Mode) -> None:
-    """Check that the bias is a Toeplitz matrix, and that ``offset`` and ``at`` agree with it."""
+    """Check that the bias is a Toeplitz matrix, and that ``offset`` and ``at`` give its entries."""
     bias = make()
     whole = run(of_tokens(bias), tokens(40), tokens(40))
     shape = (bias.heads, 40, 40)

@@ -1,4 +1,4 @@
-"""Find out what a contract has to know about your own part: how it is made, and in which shapes."""
+"""Find out how your own part is made and in which shapes, as a contract has to know."""
 
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ LAYER = {"dim": 12, "heads": 3, "features": 4}
 """Arguments that a layer passes to the constructor of its position weight."""
 LENGTHS = tuple(range(1, 101))
 """Numbers of tokens that are tried with a position weight."""
+CHANNELS = (5, 8, 4, 6, 16, 32, 64)
+"""Numbers of channels per head that are tried with a feature map."""
 
 
 def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
     """Return the cases of an encoder, one per shape that it accepts.
 
     Args:
-        make: As for :func:`~stringlib.testing.check.check_encoder`.
+        make: Function or class that returns the encoder, as
+            :func:`~stringlib.testing.check.check_encoder` takes it.
 
     Returns:
-        For the name of each case, a function ``make(dtype)`` that returns the encoder.
+        Dictionary from the name of each case to a function ``make(dtype)`` that returns the
+        encoder.
 
     Raises:
         TypeError: If ``make`` returns neither a rotary encoder nor a bias.
@@ -48,7 +52,8 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
         return {type(one).__name__: of_dtype(make)}
     if _is_bias(make):
         return bias_cases(make)
-    found, error = {}, None
+    found: dict[str, Callable[..., Any]] = {}
+    errors: list[str] = []
     for shape in SHAPES:
 
         def build(shape: tuple[int, int, int] = shape) -> Any:
@@ -65,7 +70,7 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
         try:
             one = build()
         except ValueError as raised:  # for example, an encoder for one coordinate only
-            error = raised
+            errors.append(f"{shape}: {raised}")
             continue
         require("what make returns", one, RotaryEncoder | RelativeBias)
         found["{} of {} channels, {} coordinates, {} heads".format(_name(make), *shape)] = of_dtype(
@@ -73,8 +78,9 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
         )
     if not found:
         raise ValueError(
-            f"make must accept one of the shapes (head_dim, coord_dim, heads) in {SHAPES}, got the "
-            f"error: {error}"
+            "make must accept one of the shapes (head_dim, coord_dim, heads) that are tried, got "
+            f"an error for each. {'; '.join(errors)}. For another shape, pass a function without "
+            "arguments."
         )
     return found
 
@@ -83,10 +89,11 @@ def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
     """Return the case of a bias.
 
     Args:
-        make: As for :func:`~stringlib.testing.check.check_bias`.
+        make: Function or class that returns the bias, as
+            :func:`~stringlib.testing.check.check_bias` takes it.
 
     Returns:
-        For the name of the case, a function ``make(dtype)`` that returns the bias.
+        Dictionary from the name of the case to a function ``make(dtype)`` that returns the bias.
 
     Raises:
         TypeError: If ``make`` does not return a bias.
@@ -100,7 +107,8 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
     """Return name and case of a feature map.
 
     Args:
-        make: As for :func:`~stringlib.testing.check.check_feature_map`.
+        make: Function or class that returns the map, as
+            :func:`~stringlib.testing.check.check_feature_map` takes it.
 
     Raises:
         TypeError: If ``make`` does not return a feature map.
@@ -117,7 +125,7 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
     phi = drawn()
     require("what make returns", phi, FeatureMap)
     error = None
-    for head_dim in (getattr(phi, "head_dim", 5), 5, 8, 4, 6, 16, 32, 64):
+    for head_dim in (getattr(phi, "head_dim", 5), *CHANNELS):
         for heads in (3, 1, 2, 4, 8):
             try:
                 phi(torch.zeros(heads, 2, head_dim).double())
@@ -130,7 +138,10 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
             shape = (head_dim, heads, exponential, signs, drops)
             return type(phi).__name__, Mapped(drawn, None, *shape)
     raise ValueError(
-        f"make must return a feature map for heads of 4 to 64 channels, got the error: {error}"
+        "make must return a feature map that accepts one of these numbers of channels per head: "
+        f"{', '.join(map(str, sorted(CHANNELS)))}, or its attribute head_dim, got an error for "
+        f"each of them. The last error: {error}. If the map needs another number of channels, set "
+        "its attribute head_dim to that number."
     )
 
 
@@ -138,7 +149,8 @@ def weight_case(make: Make) -> tuple[str, Weighted]:
     """Return name and case of a position weight.
 
     Args:
-        make: As for :func:`~stringlib.testing.check.check_weight`.
+        make: Function or class that returns the weight, as
+            :func:`~stringlib.testing.check.check_weight` takes it.
 
     Raises:
         TypeError: If ``make`` does not return a position weight.
@@ -177,13 +189,14 @@ def _reading(weight: PositionWeight) -> Weighted:
 
 
 def _plain(weight: PositionWeight) -> Weighted:
-    """Return the case of a weight that is the same for all tokens."""
+    """Return the case of a weight that does not depend on the tokens."""
     heads = next((h for h in (3, 1, 2, 4, 8, 6) if any(_sums(weight, h, n) for n in LENGTHS)), 0)
     lengths = [n for n in LENGTHS if heads and _sums(weight, heads, n)]
     if not lengths:
         raise ValueError(
-            f"make must return a weight that attends with up to 8 heads and 1 to {max(LENGTHS)} "
-            f"tokens, got a {type(weight).__name__} that does not"
+            "make must return a weight whose sums() accepts 1, 2, 3, 4, 6 or 8 heads and some "
+            f"number of tokens from 1 to {max(LENGTHS)}, got {type(weight).__name__}, which raises "
+            "an error for all of them. Call its sums() to see the error."
         )
     far = 16384 if weight.has_state else 1024  # without a state all pairs are in memory at once
     return Weighted(
@@ -201,7 +214,7 @@ def _plain(weight: PositionWeight) -> Weighted:
 
 
 def _told(weight: PositionWeight, heads: int, n: int) -> dict[str, Any]:
-    """Return fields of :class:`Weighted` that are found from a weight, or by trying what it does.
+    """Return the fields of :class:`Weighted` that can be found by trying a weight.
 
     Args:
         weight: The weight.
@@ -220,7 +233,14 @@ def _told(weight: PositionWeight, heads: int, n: int) -> dict[str, Any]:
 
 
 def _sums(weight: PositionWeight, heads: int, n: int, **options: Any) -> bool:
-    """Return whether a weight can compute its sums for this number of heads and tokens."""
+    """Return whether a weight can compute its sums for given numbers of heads and tokens.
+
+    Args:
+        weight: The weight.
+        heads: Number of heads.
+        n: Number of tokens.
+        **options: Further arguments of ``weight.sums``.
+    """
     options = {"causal": weight.causal_only, **options}
     return _works(lambda: weight.sums(*inputs(n, heads=heads), **options))
 
@@ -247,7 +267,8 @@ def _works(call: Callable[[], Any]) -> bool:
 def of_dtype(build: Make) -> Make:
     """Return a function ``make(dtype)`` that builds a module, always with the same parameters.
 
-    Random numbers, of norm about 1 per row, are added to the initial values of the parameters.
+    Random numbers are added to the initial values of the parameters. They have a norm of about 1
+    per row.
     """
 
     def make(dtype: torch.dtype = torch.float64) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Checks of your own parts: each raises an error if a part breaks the contract of its kind."""
+"""Checks of your own parts, which raise an error if a part breaks the contract of its kind."""
 
 from __future__ import annotations
 
@@ -25,28 +25,35 @@ NAMES = tuple(mode.name for mode in MODES)
 
 
 def check_encoder(make: Make, *, modes: Iterable[str] | None = None) -> None:
-    """Check that your own encoder keeps the contract of encoders.
+    """Check that your own encoder has the properties of all encoders (their contract).
 
-    For a rotary encoder: scores depend on positions only through their differences, norms do not
-    change, gradients are right, and the encoder can be folded, moved, loaded and compiled. A
-    relative bias, which a layer also accepts as its encoder, is checked by the contract of biases.
+    The contract of a rotary encoder says that scores depend on positions only through their
+    differences, that norms do not change, that gradients are right, and that the encoder can be
+    folded, moved, loaded and compiled. If ``make`` returns a relative bias, which a layer also
+    accepts as its encoder, the contract of biases is checked.
 
     Args:
         make: Function or class that returns the encoder. It is called without arguments if
             possible. Otherwise it is called like an entry of
             :data:`~stringlib.encoders.registry.ENCODERS`, with ``(head_dim, coord_dim, heads)``
-            equal to (8, 1, 1), (6, 1, 3) and (8, 2, 2). Shapes for which it raises ``ValueError``
-            are skipped.
-        modes: Modes in which the encoder is run: ``"eager"``, ``"blind"`` (reading values of a
-            tensor is an error, because on a GPU it would wait for the device), ``"compiled"``,
-            ``"exported"`` and ``"batched"`` (``torch.func.vmap``). Default: all modes, but
-            compiled and exported only with the core properties, values and gradients for any
-            number of tokens. The other properties mostly follow from these, and would take minutes
-            in these two modes.
+            equal to (8, 1, 1), (6, 1, 3) and (8, 2, 2). Shapes for which ``make`` raises
+            ``ValueError`` are skipped.
+        modes: Modes in which the encoder is run, a selection of:
+
+            - ``"eager"``: without changes.
+            - ``"blind"``: reading a value of a tensor raises an error, because on a GPU it would
+              wait for the device.
+            - ``"compiled"``: with ``torch.compile``.
+            - ``"exported"``: with ``torch.export``.
+            - ``"batched"``: with ``torch.func.vmap``.
+
+            Default: all modes. The compiled and the exported mode then check only the core
+            properties, which are values and gradients for any number of tokens. To check the other
+            properties in these two modes would take minutes.
 
     Raises:
-        AssertionError: If a property does not hold. The message has one line per violated property,
-            with the size of the error.
+        AssertionError: If a property does not hold. The message has one line for each property and
+            mode that fail, with the size of the error.
         TypeError: If ``make`` does not return an encoder.
         ValueError: If a mode is unknown, or ``make`` accepts none of the shapes.
     """
@@ -56,15 +63,21 @@ def check_encoder(make: Make, *, modes: Iterable[str] | None = None) -> None:
 
 
 def check_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
-    """Check that your own relative bias keeps the contract of biases.
+    """Check that your own relative bias has the properties of all biases (their contract).
+
+    The bias depends only on the difference of the positions of query and key, its gradients are
+    right, and it can be moved, loaded and compiled.
 
     Args:
         make: Function or class that returns the bias. It is called without arguments if possible,
             otherwise with the number of heads, 3.
-        modes: As for :func:`check_encoder`.
+        modes: Modes in which the bias is run, named as for :func:`check_encoder`.
+            Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
+            properties, which are values and gradients for any number of tokens.
 
     Raises:
-        AssertionError: If a property does not hold.
+        AssertionError: If a property does not hold. The message has one line for each property and
+            mode that fail, with the size of the error.
         TypeError: If ``make`` does not return a bias.
         ValueError: If a mode is unknown.
     """
@@ -73,7 +86,7 @@ def check_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
 
 
 def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None:
-    """Check that your own feature map keeps the contract of feature maps.
+    """Check that your own feature map has the properties of all feature maps (their contract).
 
     Features have the sign and shape that the attributes of the map state, do not depend on later
     tokens, are rounded only once in half precision, and have the right gradients.
@@ -82,37 +95,44 @@ def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None
         make: Function or class that returns the map. Like an entry of
             :data:`~stringlib.attention.registry.FEATURES`, it is called with those of the
             arguments ``head_dim`` and ``heads`` that occur in its signature.
-        modes: As for :func:`check_encoder`.
+        modes: Modes in which the map is run, named as for :func:`check_encoder`.
+            Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
+            properties, which are values and gradients for any number of tokens.
 
     Raises:
-        AssertionError: If a property does not hold.
+        AssertionError: If a property does not hold. The message has one line for each property and
+            mode that fail, with the size of the error.
         TypeError: If ``make`` does not return a feature map.
-        ValueError: If a mode is unknown, or the map accepts no heads of 4, 5, 6, 8, 16, 32 or 64
-            channels.
+        ValueError: If a mode is unknown, or the map accepts neither 4, 5, 6, 8, 16, 32 or 64
+            channels per head nor the number in its attribute ``head_dim``.
     """
     name, case = feature_case(make)
     _check(FEATURE_MAP, case, name, modes)
 
 
 def check_weight(make: Make, *, modes: Iterable[str] | None = None) -> None:
-    """Check that your own position weight keeps the contract of position weights.
+    """Check that your own position weight has the properties of all weights (their contract).
 
-    All algorithms for its sums agree with its matrix, gradients are right, causal sums do not
-    depend on later tokens, and later tokens can be computed from the state alone. A weight has no
-    matrix if the weight of a pair depends on the tokens between them, as for a delta rule. Its sums
-    are then compared with those that it computes token by token.
+    All algorithms for the sums of the weight agree with its matrix, gradients are right, causal
+    sums do not depend on later tokens, and later tokens can be computed from the state alone. A
+    weight has no matrix if the weight of two tokens depends on the tokens between them, as for a
+    delta rule. In this case the sums are compared with sums that the weight computes token by
+    token.
 
     Args:
         make: Function or class that returns the weight. Like an entry of
             :data:`~stringlib.attention.registry.WEIGHTS`, it is called with those of the arguments
             ``dim``, ``heads`` and ``features`` that occur in its signature.
-        modes: As for :func:`check_encoder`.
+        modes: Modes in which the weight is run, named as for :func:`check_encoder`.
+            Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
+            properties, which are values and gradients for any number of tokens.
 
     Raises:
-        AssertionError: If a property does not hold.
+        AssertionError: If a property does not hold. The message has one line for each property and
+            mode that fail, with the size of the error.
         TypeError: If ``make`` does not return a position weight.
-        ValueError: If a mode is unknown, or the weight has no sums for up to 8 heads and 1 to 100
-            tokens.
+        ValueError: If a mode is unknown, or the weight has no sums for 1, 2, 3, 4, 6 or 8 heads and
+            some number of tokens from 1 to 100.
     """
     name, case = weight_case(make)
     _check(WEIGHT, case, name, modes)

@@ -1,4 +1,4 @@
-"""A contract is a list of properties; an ``AssertionError`` says which fail, and by how much."""
+"""Lists of properties (contracts), and comparisons that say by how much a property fails."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Property(NamedTuple):
         proves: Ids of equations of the book that the property checks in float64.
         core: Whether the property is also checked in modes that are slow to prepare. Core
             properties say that a mode gives the values and gradients of eager mode, for any size.
-            Together with the other properties in eager mode they make it likely that those hold
-            too.
+            If they hold in a mode, and the other properties hold in eager mode, then the other
+            properties are likely to hold in this mode too.
     """
 
     words: str
@@ -53,7 +53,8 @@ class Contract:
 
         Args:
             *proves: Ids of equations of the book that the property checks.
-            core: As in :class:`Property`. Default: False.
+            core: Whether the property is also checked in modes that are slow to prepare. Default:
+                False.
         """
 
         def add(check: Callable[[Any, Mode], None]) -> Callable[..., None]:
@@ -69,8 +70,8 @@ class Contract:
         Args:
             case: The part to be checked, in the form that the properties of this contract expect.
             what: Name of the part, for the message.
-            modes: The modes. Default: all. Modes that take seconds to prepare a function (compiled,
-                exported) then check core properties only.
+            modes: Modes in which each property is checked. Default: all modes. Modes that take
+                seconds to prepare a function (compiled, exported) then check core properties only.
 
         Raises:
             AssertionError: If a property does not hold. The message has one line for each property
@@ -97,12 +98,14 @@ class Contract:
 
 
 def close(got: Tensor, want: Tensor, limit: float, what: str = "the result") -> None:
-    """Raise unless two tensors have equal shape, dtype and NaNs, and are close elsewhere.
+    """Raise an ``AssertionError`` unless two tensors are close.
+
+    Shape and dtype must be equal. NaN must be at the same entries.
 
     Args:
         got: The result.
         want: The expected result.
-        limit: Largest absolute difference that is allowed. Equal infinities have none.
+        limit: Largest absolute difference that is allowed. Equal infinities have the difference 0.
         what: Name of the result, for the message.
     """
     for attribute in ("shape", "dtype"):
@@ -110,8 +113,10 @@ def close(got: Tensor, want: Tensor, limit: float, what: str = "the result") -> 
         if a != b:
             raise AssertionError(f"{what} must have {attribute} {_plain(b)}, got {_plain(a)}")
     if not torch.equal(got.isnan(), want.isnan()):
+        count = (got.isnan() != want.isnan()).sum().item()
         raise AssertionError(
-            f"{what} must be NaN exactly where the expected values are, got others"
+            f"{what} must be NaN exactly where the expected result is NaN, got {count} entries "
+            "where only one of the two is NaN"
         )
     gap = (got.detach() - want.detach()).abs().nan_to_num(posinf=torch.inf)
     same = got.detach() == want.detach()  # infinities of one sign
@@ -119,9 +124,14 @@ def close(got: Tensor, want: Tensor, limit: float, what: str = "the result") -> 
 
 
 def each_close(got: Iterable[Tensor], want: Iterable[Tensor], limit: float, what: str) -> None:
-    """Raise unless each tensor is close to its expected value, as in :func:`close`.
+    """Raise an ``AssertionError`` unless each tensor is close to its expected value.
 
-    ``limit`` is multiplied by the largest expected number of the tensor, if that exceeds 1.
+    Args:
+        got: The results.
+        want: The expected results.
+        limit: Largest absolute difference that is allowed. For each tensor it is multiplied by the
+            largest absolute value of the expected result, if that value exceeds 1.
+        what: Name of the results, for the message.
     """
     for a, b in zip(got, want, strict=True):
         largest = b.detach().abs().max().item() if b.numel() else 0.0
@@ -129,13 +139,15 @@ def each_close(got: Iterable[Tensor], want: Iterable[Tensor], limit: float, what
 
 
 def small(error: float, limit: float, what: str) -> None:
-    """Raise if an error exceeds its limit or is NaN."""
+    """Raise an ``AssertionError`` if an error exceeds its limit or is NaN."""
     if not error <= limit:
         raise AssertionError(f"{what} is off by {error:.1e}, at most {limit:.0e} is allowed")
 
 
 def derives_both_ways(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
-    """Raise unless forward and backward differentiation agree: ⟨g, J t⟩ = ⟨Jᵀ g, t⟩.
+    """Raise an ``AssertionError`` unless forward and backward differentiation agree.
+
+    With the Jacobian matrix J, ⟨g, J t⟩ and ⟨Jᵀ g, t⟩ are compared for one g and one t.
 
     Args:
         function: Function of one tensor.
@@ -153,7 +165,7 @@ def derives_both_ways(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
 
 
 def true(holds: object, what: str) -> None:
-    """Raise an ``AssertionError`` with the message ``what`` unless ``holds`` is true."""
+    """Raise an ``AssertionError`` with the message ``what``, unless ``holds`` is true."""
     if not holds:
         raise AssertionError(what)
 
@@ -164,13 +176,13 @@ def refused(
     error: type[Exception] = ValueError,
     words: str = "",
 ) -> None:
-    """Raise unless a call raises the expected error.
+    """Raise an ``AssertionError`` unless a call raises the expected error.
 
     Args:
         call: Function that has to reject its arguments.
         *arguments: Arguments of the call.
         error: Type of the expected error. Default: ``ValueError``.
-        words: Text that its message has to contain, such as the name of the argument.
+        words: Text that the message of the error has to contain, such as the name of the argument.
     """
     try:
         call(*arguments)
@@ -184,7 +196,7 @@ def refused(
 
 
 def skip() -> None:
-    """Skip a property, because it does not apply to this case.
+    """Skip a property that does not apply to the case being checked.
 
     Raises:
         SkippedError: Always.

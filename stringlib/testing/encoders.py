@@ -32,7 +32,10 @@ ENCODER = Contract()
 
 
 def heads_of(encoder: RotaryEncoder) -> int:
-    """Return a number of heads that the encoder accepts: its own, or 4 if its ``heads`` is 1."""
+    """Return a number of heads of queries that an encoder accepts.
+
+    This is ``encoder.heads``, or 4 if ``encoder.heads`` is 1, which fits any number.
+    """
     return 4 if encoder.heads == 1 else encoder.heads
 
 
@@ -48,7 +51,7 @@ def inputs(
         encoder: The encoder.
         seq: Number of tokens. Default: 6.
         batch: Shape of the batch. Default: ``(2,)``.
-        dtype: Dtype of queries and keys; positions are float64. Default: float64.
+        dtype: Dtype of queries and keys. Positions are always float64. Default: float64.
 
     Returns:
         Queries and keys, ``(*batch, heads, seq, head_dim)`` each, and positions,
@@ -293,8 +296,8 @@ def autocast_does_not_change_the_angles(make: Make, run: Mode) -> None:
 def parameters_move_to_float32_and_float64_but_never_to_half(make: Make, run: Mode) -> None:
     """Check the dtypes of parameters and their gradients after moves of the encoder.
 
-    A move to float32 or float64 converts both. A move to half precision leaves both as they are,
-    so that no digits are lost.
+    A move to float32 or float64 converts parameters and gradients. A move to half precision leaves
+    them unchanged, so that no digits are lost.
     """
     f16, bf16, f32, f64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
     ways = [
@@ -385,7 +388,7 @@ def vmap_works_over_vectors_and_over_positions(make: Make, run: Mode) -> None:
 
 @ENCODER.holds()
 def vmap_works_over_an_ensemble_of_encoders(make: Make, run: Mode) -> None:
-    """Check ensembles: ``vmap`` over the stacked parameters and buffers of equal encoders."""
+    """Check ``vmap`` over the stacked parameters and buffers of several encoders of one class."""
     one, other = make(), make()
     with torch.no_grad():
         for parameter in other.parameters():
@@ -444,7 +447,10 @@ def short_and_empty_sequences(make: Make, run: Mode) -> None:
 
 @ENCODER.holds()
 def keys_may_have_other_positions_than_queries(make: Make, run: Mode) -> None:
-    """Check decoding: a new query with keys at other positions, rotated together or one by one."""
+    """Check decoding, where a new query has another position than most keys.
+
+    The keys are rotated together or one by one.
+    """
     encoder = make()
     q, k, positions = inputs(encoder)
     full_q, full_k = encoder(q, k, positions)

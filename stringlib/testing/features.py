@@ -26,9 +26,9 @@ class Mapped:
 
     Attributes:
         make: Function that returns the map in float64, with the same random numbers at each call.
-        plain: Independent implementation of the features: a function of the map (for its random
-            vectors) and of vectors, ``(..., heads, n, d)``. Its features may differ from those of
-            the map by a factor per token. None if there is no such function.
+        plain: Independent implementation of the features, ``plain(phi, x)``. It reads the random
+            vectors of the map ``phi``, and gets vectors x, ``(..., heads, n, d)``. Its features may
+            differ from those of the map by a factor per token. None if there is no such function.
         head_dim: Number of channels of a head.
         heads: Number of heads.
         exponential: Whether products of features estimate exp(xᵀy), so that a layer has to multiply
@@ -73,9 +73,12 @@ class Mapped:
 def all_of(phi: FeatureMap, x: Tensor) -> tuple[Tensor, ...]:
     """Return all results of a feature map.
 
-    These are the features of queries, the features of keys, and the features of keys as
-    ``scaled_keys`` returns them, without their factors. The logarithms of the factors follow, if
-    there are any.
+    They are, in this order:
+
+    - the features of queries;
+    - the features of keys;
+    - the features of keys that ``scaled_keys`` returns, without their factors;
+    - the logarithms of these factors, if there are any.
     """
     features, scale = phi.scaled_keys(x)
     return (phi(x), phi(x, is_query=False), features, *(() if scale is None else (scale,)))
@@ -162,7 +165,7 @@ HALF = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 @FEATURE_MAP.holds()
 def half_precision_rounds_features_at_most_once_and_autocast_never(case: Mapped, run: Mode) -> None:
-    """Check that features have the dtype of the vectors or float32."""
+    """Check features in half precision, which have the dtype of the vectors or float32."""
     phi = case.make().float()
     for dtype in HALF:
         x = case.tokens(2).to(dtype)
@@ -172,12 +175,14 @@ def half_precision_rounds_features_at_most_once_and_autocast_never(case: Mapped,
                 return phi(x, is_query)
 
             wide, got = run(features, x.float()), run(features, x)
-            true(got.dtype in (dtype, torch.float32), f"features of {dtype} are {got.dtype}")
+            told = f"features of {dtype} must be {dtype} or float32, got {got.dtype}"
+            true(got.dtype in (dtype, torch.float32), told)
             close(got, wide.to(got.dtype), 0.0, f"a feature in {dtype}")
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 close(run(features, x.float()), wide, 0.0, "a feature under autocast")
         narrow, scale = phi.scaled_keys(x)
-        true(narrow.dtype in (dtype, torch.float32), f"features of {dtype} are {narrow.dtype}")
+        told = f"features of {dtype} must be {dtype} or float32, got {narrow.dtype}"
+        true(narrow.dtype in (dtype, torch.float32), told)
         wide_enough = scale is None or scale.dtype == torch.float32
         true(wide_enough, "a key_scale must be float32 or wider")
 
@@ -211,7 +216,7 @@ def half_precision_attends_and_learns_as_float32_does(case: Mapped, run: Mode) -
 
 @FEATURE_MAP.holds()
 def later_tokens_change_nothing_and_nan_stays_in_its_token(case: Mapped, run: Mode) -> None:
-    """Check features by way of ``scaled_keys``, which a causal layer uses."""
+    """Check causal attention with ``scaled_keys``, and a NaN in one token."""
     phi = case.make()
     q, k, v = case.qkv(40)
     if not phi.nonnegative:

@@ -27,14 +27,14 @@ Free = Sequence[Sequence[int]]
 
 
 class Mode:
-    """Eager mode, which runs a function unchanged, and base of the other modes.
+    """Eager mode, which runs a function unchanged; base class of the other modes.
 
     ``mode(function, *tensors)`` calls a function in the mode.
     """
 
     name = "eager"
     cheap = True
-    """Whether preparing a function takes no time."""
+    """Whether preparing a function takes almost no time."""
 
     def prepared(self, function: Function, *tensors: Tensor, free: Free = ()) -> Function:
         """Return a function that runs ``function`` in this mode.
@@ -42,13 +42,13 @@ class Mode:
         Args:
             function: Function of tensors that returns tensors, or a module.
             *tensors: Example arguments.
-            free: For each of them, the dimensions whose size may differ in later calls. Default:
-                none.
+            free: For each example argument, the dimensions whose size may differ in later calls.
+                Default: no dimension.
         """
         return function
 
     def around(self) -> AbstractContextManager[Any]:
-        """Return a context in which tensors and their gradients have to be computed."""
+        """Return the context in which results and gradients of this mode have to be computed."""
         return nullcontext()
 
     def __call__(self, function: Function, *tensors: Tensor) -> Any:
@@ -57,7 +57,7 @@ class Mode:
             return self.prepared(function, *tensors)(*tensors)
 
     def gradients(self, out: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
-        """Return the gradients of a fixed weighted sum of the outputs.
+        """Return the gradients of a weighted sum of the outputs, with fixed weights.
 
         Args:
             out: The outputs.
@@ -77,9 +77,9 @@ class Mode:
 
 
 class Blind(Mode):
-    """Mode in which reading values of a tensor is an error.
+    """Mode in which reading a value of a tensor raises an error.
 
-    On a GPU reading a value would wait for the device.
+    On a GPU, reading a value would wait for the device.
     """
 
     name = "blind"
@@ -92,19 +92,19 @@ class Blind(Mode):
 
 
 class Compiled(Mode):
-    """``torch.compile`` with dynamic sizes, where a graph break is an error."""
+    """Mode that compiles a function by ``torch.compile``, with dynamic sizes and in one graph."""
 
     name = "compiled"
     cheap = False
 
     def prepared(self, function: Function, *tensors: Tensor, free: Free = ()) -> Function:
-        """Return the compiled function, after clearing the caches of the compiler."""
+        """Clear the caches of the compiler, and return the compiled function."""
         torch.compiler.reset()  # otherwise the limit of 8 recompilations would be reached
         return torch.compile(function, fullgraph=True, dynamic=True, backend="eager")
 
 
 class Exported(Mode):
-    """``torch.export`` with dynamic sizes of the free dimensions."""
+    """Mode that exports a function by ``torch.export``, with dynamic sizes of free dimensions."""
 
     name = "exported"
     cheap = False
@@ -118,18 +118,18 @@ class Exported(Mode):
 
 
 class Batched(Mode):
-    """``torch.func.vmap`` over a batch of two: other tensors, and the given ones.
+    """Mode that runs ``torch.func.vmap`` over a batch of two entries.
 
-    The two differ, because code that mixes up the entries of the batch would otherwise go
-    unnoticed.
+    The first entry consists of other tensors, the second of the given tensors. The entries differ,
+    because code that mixes them up would otherwise go unnoticed.
     """
 
     name = "batched"
 
     def prepared(self, function: Function, *tensors: Tensor, free: Free = ()) -> Function:
-        """Return a function that applies ``function`` to the batch and returns the second result.
+        """Return a function that applies ``function`` to a batch and returns its second result.
 
-        The given tensors are the second entry of the batch.
+        The arguments are the second entry of the batch.
         """
         batched = torch.func.vmap(function)
 
@@ -172,7 +172,7 @@ class _Program(nn.Module):
 
 
 class _NoLook(TorchDispatchMode):
-    """Raises an error at each operation that would wait for a GPU."""
+    """Mode of PyTorch that raises an error at each operation that would wait for a GPU."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket.__name__ in ("_local_scalar_dense", "nonzero", "equal"):
@@ -182,10 +182,11 @@ class _NoLook(TorchDispatchMode):
 
 @contextlib.contextmanager
 def lines_of_a_graph(exported: bool = False) -> Iterator[None]:
-    """Return a context that runs eagerly the code that a compiler or exporter would trace.
+    """Return a context in which the code for a compiler or exporter is run eagerly.
 
     Args:
-        exported: Whether the code is that of ``torch.export``. Default: that of ``torch.compile``.
+        exported: If True, the code that ``torch.export`` would trace. If False (default), the code
+            that ``torch.compile`` would trace.
     """
     with (
         mock.patch("torch.compiler.is_compiling", return_value=True),
@@ -195,7 +196,9 @@ def lines_of_a_graph(exported: bool = False) -> Iterator[None]:
 
 
 class OneDevice(TorchDispatchMode):
-    """Raises an error if a tensor is created on another device, as capturing a CUDA graph would.
+    """Mode of PyTorch that raises an error if a tensor is created on another device.
+
+    Capturing a CUDA graph would fail for such a tensor.
 
     Args:
         device: Device of all tensors. ``"meta"`` can stand for a device that is not available.
@@ -210,7 +213,7 @@ class OneDevice(TorchDispatchMode):
         for x in tree_leaves(out):
             if isinstance(x, Tensor) and x.device.type != self.device.type:
                 raise AssertionError(
-                    f"{func} must return tensors on {self.device}, got one on {x.device}"
+                    f"{func} must return tensors on {self.device}, got a tensor on {x.device}"
                 )
         return out
 
@@ -218,8 +221,8 @@ class OneDevice(TorchDispatchMode):
 def on_meta(call: Callable[[], Any]) -> Iterator[Any]:
     """Yield the results of a call on the meta device, where tensors on other devices are an error.
 
-    The meta device stands for any device but the CPU. The call is run three times: as it is, and
-    with the code that a compiler and an exporter would trace.
+    The meta device stands for any device but the CPU. The call is run three times: unchanged, with
+    the code that a compiler would trace, and with the code that an exporter would trace.
     """
     for lines in (nullcontext(), lines_of_a_graph(), lines_of_a_graph(exported=True)):
         with OneDevice("meta"), lines:

@@ -1,4 +1,4 @@
-"""Properties that every module must have: when copied, on any device, and with ``torch.func``."""
+"""Properties that every module must have when copied, on any device, and with ``torch.func``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Held(NamedTuple):
 
     Attributes:
         make: Function that returns the module, with the same parameters at each call.
-        gives: Function that returns the results of all methods, ``gives(module, *given)``.
-        given: Tensors that are the arguments.
+        gives: Function that returns the results of all methods of the module,
+            ``gives(module, *given)``.
+        given: Tensors that are the arguments of the methods.
     """
 
     make: Make
@@ -46,8 +47,8 @@ def holds_of_modules(contract: Contract, held: Callable[[Any], Held]) -> None:
     """Add the properties of modules to a contract.
 
     Args:
-        contract: The contract to which they are added.
-        held: Function that returns the module of a case and its arguments.
+        contract: The contract to which the properties are added.
+        held: Function that returns the module of a case and arguments for this module.
     """
 
     @contract.holds()
@@ -134,7 +135,7 @@ def _emptied(empty: Make, make: Make) -> nn.Module:
 def _empty_is_nan() -> Iterator[None]:
     """Return a context in which new memory is filled with NaN.
 
-    Otherwise new memory might by chance contain the right numbers, from a tensor that was freed.
+    New memory might otherwise contain the right numbers by chance, from a tensor that was freed.
     """
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
@@ -152,7 +153,7 @@ COPIES: dict[str, Callable[[Make], nn.Module]] = {
     "made on meta, emptied and loaded": _from_meta,
     "made on meta and assigned": _assigned,
 }
-"""Ways to copy a module, as functions from its constructor to a module with the same numbers.
+"""Ways to copy a module, by what is done to the module.
 
-The name says what is done to the module, for messages.
+Each function gets a function that makes the module, and returns a module with the same numbers.
 """

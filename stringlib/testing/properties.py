@@ -1,7 +1,8 @@
 r"""Functions that measure how far encoders, attention and matrices violate a property.
 
-Each function returns an error, which is 0 if the property holds exactly. Tests, notebooks and
-exercises compare it with a limit. Errors of logits are relative to :math:`\|q\|\,\|k\|`.
+A function named ``..._error`` returns a number that is 0 if the property holds exactly. Tests,
+notebooks and exercises compare this error with a limit. Errors of logits are relative to
+:math:`\|q\|\,\|k\|`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ def normal(*shape: int) -> Tensor:
 
 
 def largest_difference(a: Tensor, b: Tensor) -> float:
-    """Return the largest absolute difference of two broadcastable tensors, 0 if they are empty.
+    """Return the largest absolute difference of two broadcastable tensors; 0 for empty tensors.
 
     Raises:
         TypeError: If ``a`` or ``b`` is not a tensor, or is boolean.
-        ValueError: If their shapes do not broadcast.
+        ValueError: If the shapes of ``a`` and ``b`` do not broadcast.
     """
     _require_pair(("a", a), ("b", b))
     gap = (a - b).abs()
@@ -49,7 +50,7 @@ def skew_error(matrix: Floats[Tensor, "... d d"]) -> float:
 def orthogonality_error(matrix: Floats[Tensor, "... n d"]) -> float:
     r"""Return the largest absolute entry of :math:`R^\top R - I`, equation :eq:`eq-isometry`.
 
-    It is 0 for an orthogonal matrix, or for one with orthonormal columns.
+    The error is 0 for an orthogonal matrix, and for a matrix with orthonormal columns.
 
     Args:
         matrix: R, ``(..., n, d)`` with n ≥ d.
@@ -60,7 +61,7 @@ def orthogonality_error(matrix: Floats[Tensor, "... n d"]) -> float:
 
 @checked
 def commutator_error(generators: Floats[Tensor, "... coord_dim d d"]) -> float:
-    """Return the largest absolute entry of any commutator L_i L_j − L_j L_i of generators.
+    """Return the largest absolute entry of all commutators L_i L_j − L_j L_i of generators.
 
     Args:
         generators: The generators L_i, ``(..., coord_dim, d, d)``.
@@ -77,6 +78,8 @@ def group_law_error(
 ) -> float:
     r"""Return the largest absolute entry of :math:`R(a)R(b) - R(a+b)`, equation :eq:`eq-group-law`.
 
+    R(r) is the rotation of the encoder at position r.
+
     Args:
         encoder: The encoder.
         a: Positions, ``(..., seq, coord_dim)``.
@@ -91,7 +94,8 @@ def generator_error(
 ) -> float:
     r"""Return the largest absolute entry of :math:`R(r) - \exp(\sum_k r_k L_k)`.
 
-    The exponential of the generators :math:`L_k` is computed by ``torch.matrix_exp``.
+    R(r) is the rotation of the encoder at position r, and :math:`L_k` are its generators. The
+    exponential is computed by ``torch.matrix_exp``.
 
     Args:
         encoder: The encoder.
@@ -105,13 +109,13 @@ def generator_error(
 def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:
     """Return the inner products of all encoded queries and keys, ``(..., heads, seq, seq)``.
 
-    They are not divided by √head_dim.
+    The inner products are not divided by √head_dim.
 
     Args:
         encoder: The encoder.
         q: Queries, ``(..., heads, seq, head_dim)``.
         k: Keys, of the same shape.
-        positions: ``(..., seq, coord_dim)``.
+        positions: Positions of queries and keys, ``(..., seq, coord_dim)``.
     """
     q, k = encoder(q, k, positions)
     return q @ k.mT
@@ -124,7 +128,9 @@ def relative_logit_error(
     q: Floats[Tensor, "... n head_dim"],
     k: Floats[Tensor, "... keys head_dim"],
 ) -> float:
-    r"""Return the largest relative difference of logits, :math:`|a - b| / (\|q\|\,\|k\|)`.
+    r"""Return the largest difference of logits, relative to the norms of query and key.
+
+    This is the maximum of :math:`|a - b| / (\|q\|\,\|k\|)` over all queries and keys.
 
     Args:
         a: Logits, ``(..., n, keys)``.
@@ -151,8 +157,8 @@ def translation_error(
         encoder: The encoder.
         q: Queries, ``(..., heads, seq, head_dim)``.
         k: Keys, of the same shape.
-        positions: ``(..., seq, coord_dim)``.
-        shift: Added to every position: a number, or one number per coordinate.
+        positions: Positions of queries and keys, ``(..., seq, coord_dim)``.
+        shift: Shift that is added to every position, a number or one number per coordinate.
 
     Returns:
         The largest change of a logit, divided by :math:`\|q\|\,\|k\|`.
@@ -177,7 +183,10 @@ def fold_error(
         x: Tokens, ``(..., seq, model_dim)``.
         w_q: Query projection, ``(heads * head_dim, model_dim)``.
         w_k: Key projection, of the same shape.
-        positions: ``(..., seq, coord_dim)``.
+        positions: Positions of the tokens, ``(..., seq, coord_dim)``.
+
+    Returns:
+        The largest change of a logit, divided by :math:`\|q\|\,\|k\|`.
     """
 
     def project(weight: Tensor) -> Tensor:
@@ -199,12 +208,12 @@ def shift_error(
 
     Args:
         attend: Function of the positions that returns outputs, a kernel or attention weights.
-        positions: ``(..., seq, coord_dim)``.
-        shift: Added to every position: a number, or one number per coordinate.
+        positions: Positions of the tokens, ``(..., seq, coord_dim)``.
+        shift: Shift that is added to every position, a number or one number per coordinate.
 
     Returns:
-        The norm of the change divided by the norm of ``attend(positions)``. It is 0 if attention
-        depends only on differences of positions.
+        The norm of the change divided by the norm of ``attend(positions)``. The result is 0 if
+        ``attend`` depends only on differences of positions.
     """
     _require_shift(positions, shift)
     here, there = attend(positions), attend(positions + shift)
@@ -216,12 +225,17 @@ def shift_error(
 def all_errors(encoder: RotaryEncoder) -> dict[str, float]:
     """Return the errors of all properties of an encoder, at random vectors and positions.
 
-    The errors are measured in float64, on a copy of the encoder. For a correct encoder each of them
-    is below 1e-11.
+    The errors are measured in float64, on a copy of the encoder on the CPU. For a correct encoder
+    each error is below 1e-11.
 
     Returns:
-        ``"relative"`` (:func:`translation_error`), ``"orthogonal"``, ``"group law"``,
-        ``"generators"`` and ``"fold"``, each with its error.
+        Dictionary with the errors of five functions, under these names.
+
+        - ``"relative"``: :func:`translation_error`
+        - ``"orthogonal"``: :func:`orthogonality_error`
+        - ``"group law"``: :func:`group_law_error`
+        - ``"generators"``: :func:`generator_error`
+        - ``"fold"``: :func:`fold_error`
     """
     exact = copy.deepcopy(encoder).cpu().double()
     draw = torch.Generator().manual_seed(0)

@@ -29,23 +29,25 @@ class Weighted:
     Attributes:
         draw: For a data-dependent weight, function that draws the tensor from which the weight is
             computed, ``draw(batch, n, generator)``. None for any other weight.
-        build: Function that returns the weight, ``build(tensor, n, start)``. It gets the drawn
-            tensor (or None), the total number of tokens, and the number of tokens before the
-            first.
-        dense: Function that returns the matrix w(i, j), ``dense(tensor, n)``, with shape
-            ``(..., heads or 1, n, n)``, or ``(..., heads or 1, n, n, m)`` if the weight differs
-            between features. It returns None if the weight of a pair depends on the tokens between
-            them. Attention is then compared with itself, computed token by token.
+        build: Function that returns the weight, ``build(tensor, n, start)``. Its arguments are the
+            drawn tensor (or None), the total number of tokens, and the number of tokens before the
+            first token of the tensor.
+        dense: Function that returns the matrix of the weights w(i, j), ``dense(tensor, n)``. The
+            shape is ``(..., heads or 1, n, n)``, or ``(..., heads or 1, n, n, m)`` if the weight
+            differs between features. The result is None if the weight of two tokens depends on the
+            tokens between them. Attention is then compared with attention that the weight computes
+            token by token.
         modes: Algorithms for the sums that the weight has, besides the default (None).
-        causal: The values of ``causal`` that are possible. Default: False and True.
+        causal: Values of ``causal`` that the weight accepts. Default: False and True.
         carries: Whether attention can continue from a state. Default: True.
         rectangular: Whether the numbers of queries and keys may differ. Default: True.
         heads: Number of heads. Default: 3.
-        lengths: Numbers of tokens that are possible. Default: any.
+        lengths: Numbers of tokens that the weight accepts. Default: all numbers.
         cut: Function that returns the part of the drawn tensor that belongs to the tokens from
             ``start`` to ``end``, ``cut(tensor, start, end)``. Default: the whole tensor.
         parameters: Learned parameters of the weight. Default: none.
-        normalized: Whether sums are divided by the sums of the weights. Default: True.
+        normalized: Whether the sums of values are divided by the sums of the weights. Default:
+            True.
     """
 
     draw: Draw | None
@@ -92,7 +94,7 @@ class Weighted:
         """Return the attention that the package computes.
 
         Args:
-            tensors: As from :meth:`given`.
+            tensors: Features, values and the drawn tensor, as :meth:`given` returns them.
             causal: Whether attention is causal.
             mode: Algorithm for the sums. Default: the default of the weight.
             length: Total number of tokens, if ``tensors`` contain only some. Default: all.
@@ -107,7 +109,13 @@ class Weighted:
     def by_definition(
         self, tensors: Sequence[Tensor], causal: bool = True, normalize: bool | None = None
     ) -> Tensor:
-        """Return the same attention by its definition, with NaN where 0 is divided by 0."""
+        """Return attention computed by its definition, with NaN where 0 is divided by 0.
+
+        Args:
+            tensors: Features, values and the drawn tensor, as :meth:`given` returns them.
+            causal: Whether attention is causal. Default: True.
+            normalize: Whether to divide by the sums of the weights. Default: ``normalized``.
+        """
         q, k, v, *made = tensors
         weights = self.dense(made[0] if made else None, v.shape[-2])
         normalize = self.normalized if normalize is None else normalize
@@ -116,7 +124,7 @@ class Weighted:
         return dense_attention(q, k, v, weights, causal, normalize)
 
     def _token_by_token(self, tensors: Sequence[Tensor], normalize: bool) -> Tensor:
-        """Return causal attention computed one token at a time, each from the previous state."""
+        """Return causal attention, where each token starts from the state of the previous token."""
         state, out, n = None, [tensors[2][..., :0, :]], tensors[2].shape[-2]
         for i in range(n):
             told = {"state": state, "return_state": True, "normalize": normalize}
@@ -130,11 +138,11 @@ class Weighted:
         return [*cut, *(self.cut(x, start, end) for x in tensors[3:])]
 
     def some(self, *wanted: int) -> list[int]:
-        """Return those of the wanted lengths that are possible, or else one that is possible."""
+        """Return the wanted lengths that the weight allows, or one other if it allows none."""
         return [n for n in wanted if not self.lengths or n in self.lengths] or [self.lengths[-1]]
 
     def length(self, wanted: int, run: Mode) -> int:
-        """Return the wanted length if it is possible, or else another one.
+        """Return the wanted length if the weight allows it, otherwise a length that it allows.
 
         In a mode of execution that is slow to prepare, the wanted length is replaced by 7, because
         tracing many tokens takes long.
@@ -145,7 +153,7 @@ class Weighted:
 def inputs(
     n: int, batch: tuple[int, ...] = (2,), m: int = 4, d_v: int = 6, seed: int = 0, heads: int = 3
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return random positive features of queries and keys, and random values, in float64.
+    """Return positive random features of queries and of keys, and random values, in float64.
 
     Args:
         n: Number of tokens.
@@ -173,7 +181,8 @@ def dense_attention(
         weights: Position weights, ``(..., n, keys)``, or ``(..., n, keys, m)`` if they differ
             between features.
         causal: Whether query i attends only to the keys 0 … i.
-        normalize: Whether to divide by the same sum without the values. Default: True.
+        normalize: Whether to divide the sum of the values by the sum of their weights. Default:
+            True.
     """
     if weights.ndim == phi_q.ndim + 1 and weights.shape[-1] == phi_q.shape[-1]:
         a = torch.einsum("...im,...jm,...ijm->...ij", phi_q, phi_k, weights)
@@ -186,7 +195,7 @@ def dense_attention(
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
-    """Return random float64 numbers from the standard normal distribution, given a seed."""
+    """Return float64 numbers drawn from the standard normal distribution with a given seed."""
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
@@ -199,7 +208,7 @@ def scaled(tensors: Sequence[Tensor], scale: Tensor) -> list[Tensor]:
     """Return the tensors with the features of each key multiplied by the exponential of ``scale``.
 
     Args:
-        tensors: As from :meth:`Weighted.given`.
+        tensors: Features, values and the drawn tensor, as :meth:`Weighted.given` returns them.
         scale: Logarithm of the factor of each key, ``(..., heads, n)``.
     """
     return [tensors[0], tensors[1] * scale.exp()[..., None], *tensors[2:]]
@@ -218,7 +227,7 @@ def attended(
     Args:
         case: The weight.
         run: Mode of execution.
-        tensors: As from :meth:`Weighted.given`.
+        tensors: Features, values and the drawn tensor, as :meth:`Weighted.given` returns them.
         causal: Whether attention is causal.
         mode: Algorithm for the sums, or None for the default of the weight.
         **more: Further arguments of :meth:`Weighted.attend`.
@@ -243,12 +252,12 @@ def in_pieces(
 
     Args:
         case: The weight.
-        tensors: As from :meth:`Weighted.given`.
+        tensors: Features, values and the drawn tensor, as :meth:`Weighted.given` returns them.
         cuts: Numbers of tokens after which a new piece begins.
         mode: Algorithm for the sums. Default: the default of the weight.
         run: Mode of execution. Default: eager.
-        key_scale: Scales of all keys, which are cut like the tokens. Default: none.
-        key_mask: Mask of all keys, which is cut like the tokens. Default: none.
+        key_scale: Scales of all keys, which are cut at the same tokens. Default: no scales.
+        key_mask: Mask of all keys, which is cut at the same tokens. Default: no mask.
     """
     n, state, out = tensors[2].shape[-2], None, []
     for start, end in itertools.pairwise((0, *(cut for cut in cuts if cut < n), n)):
@@ -312,9 +321,9 @@ def torch_func_takes_the_same_gradients(case: Weighted, run: Mode) -> None:
 
 @WEIGHT.holds()
 def the_lines_of_a_graph_say_the_same(case: Weighted, run: Mode) -> None:
-    """Check the code for graphs in eager mode.
+    """Check in eager mode the code that a compiler or an exporter would trace.
 
-    Running it eagerly is fast enough to try many lengths, algorithms and states.
+    Running this code eagerly is fast enough to try many lengths, algorithms and states.
     """
     if run is not EAGER:
         skip()
@@ -679,7 +688,7 @@ def gradients_stay_finite_however_far_scales_are_apart(case: Weighted, run: Mode
 
 @WEIGHT.holds()
 def padding_between_pieces_changes_no_scale(case: Weighted, run: Mode) -> None:
-    """Check that a state keeps its keys if the next piece is all padding, or begins with it."""
+    """Check that a state keeps its keys if the next piece of tokens is or begins with padding."""
     if not case.carries or not case.normalized or not run.cheap or run.name == "batched":
         skip()
     n = case.length(6, run)
