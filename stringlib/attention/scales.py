@@ -51,7 +51,7 @@ def common_scale(
 
 
 def _running_maximum(x: Tensor) -> Tensor:
-    """Return the maximum of each entry of ``x`` and all earlier entries along the last dimension."""
+    """Return the maximum of each entry of ``x`` and all earlier entries in the last dimension."""
     if not torch.compiler.is_exporting():
         return x.cummax(-1).values
     # ONNX has no running maximum. In two levels, because one matrix would have n² entries.

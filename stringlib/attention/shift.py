@@ -31,7 +31,7 @@ class ShiftedState(NamedTuple):
         return self.rest.length
 
     def with_room(self, tokens: int) -> ShiftedState:
-        """Return the state with memory for ``tokens`` tokens in ``rest``, if ``rest`` is a cache."""
+        """Return the state with memory for ``tokens`` tokens, if ``rest`` is a cache."""
         return self._replace(rest=self.rest.with_room(tokens))
 
 

@@ -162,7 +162,10 @@ def softmax_attention(
 
 
 def _group(q: Tensor, k: Tensor, v: Tensor) -> int:
-    """Return the number of query heads that share a head of keys and values; 1 if heads broadcast."""
+    """Return the number of query heads that share one head of keys and values.
+
+    The result is 1 if heads are not shared but broadcast.
+    """
     heads, own = q.shape[-3], k.shape[-3]
     return heads // own if own == v.shape[-3] and 0 < own < heads and heads % own == 0 else 1
 

@@ -120,7 +120,7 @@ def rwkv6(
         k: Keys, ``(..., heads, n, d)``.
         v: Values, ``(..., heads, n, d_v)``.
         log_decay: :math:`\log w_t \le 0`, ``(..., heads, n, d)``.
-        bonus: The bonus u, ``(heads, d)``, or ``(d,)`` for all heads.
+        bonus: The bonus u, ``(heads, d)``.
         mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
             ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses for speed.
         state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
