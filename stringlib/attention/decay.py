@@ -46,8 +46,8 @@ def decayed_sums(
             If ``log_decay`` has as many dimensions as ``phi_k``, its last two are tokens and
             features. With fewer dimensions a shape can fit both ``(..., heads, n)`` and
             ``(..., heads, n, m)``. Then the dimension of size ``heads`` decides between the two
-            forms. If it fits both, an error is raised. On the CPU a value greater than 0 raises an
-            error; on other devices the values are not checked.
+            forms. If two dimensions could be the heads, an error is raised. On the CPU a value
+            greater than 0 raises an error; on other devices the values are not checked.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
             None, which chooses for speed.

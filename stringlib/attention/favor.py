@@ -285,7 +285,7 @@ def _fitted_alpha(mean_square: float | Tensor, heads: int, head_dim: int) -> Ten
     """Return the optimal α of each channel, ``(1 or heads, head_dim)``; None if all are 0.
 
     Args:
-        mean_square: A number or a tensor, as for :class:`FavorFeatures`.
+        mean_square: The argument ``mean_square`` of :class:`FavorFeatures`, a number or a tensor.
         heads: Number of heads.
         head_dim: Number of channels of a head.
 

@@ -85,14 +85,16 @@ def rotated_linear_attention(
             :eq:`eq-rotation-decay`. Default: None, the constant weight 1.
         causal: If True, query i attends only to the keys 0 … i. Default: False.
         numerator_only: If True, only the features of the numerator are rotated. Default: False.
-        mode: How to compute the sums, as for
-            :func:`~stringlib.attention.linear.linear_attention`.
-        key_scale: Logarithms of factors that were divided out of ``phi_k``, as for
-            :func:`~stringlib.attention.linear.linear_attention`.
-        key_mask: False for keys that are padding, as for
-            :func:`~stringlib.attention.linear.linear_attention`.
-        document_ids: The documents of packed sequences, ``(..., keys)``, as for
-            :func:`~stringlib.attention.linear.linear_attention`.
+        mode: How to compute the sums, one of the modes of
+            :func:`~stringlib.attention.linear.linear_attention`. Default: None, which chooses for
+            speed.
+        key_scale: Logarithms of factors that were divided out of ``phi_k``, ``(..., heads, keys)``,
+            as ``FavorFeatures.scaled_keys`` returns them. Default: None, all factors are 1.
+        key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``.
+            Default: None, no padding.
+        document_ids: For packed sequences, integers that increase from document to document,
+            ``(..., keys)``. A query attends only to the keys of its own document. Default: None,
+            one document.
         key_positions: Positions of the keys, or their phases, if they differ from those of the
             queries. Default: ``positions``.
 

@@ -239,7 +239,7 @@ def _on_chunks(plain: Plain, *given: Tensor | None) -> tuple[Any, ...]:
     """Return the function ``plain`` for tokens in chunks, followed by its arguments.
 
     Args:
-        plain: Function of tokens that are not cut into chunks, as for :func:`chunks_by_hand`.
+        plain: Function that computes the sums and the last state of tokens without chunks.
         *given: Tensors of tokens in chunks, and the state as the last one. Those that are None are
             left out of the arguments.
     """

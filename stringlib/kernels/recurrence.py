@@ -272,7 +272,7 @@ def _states_before(added: Tensor, log_kept: Tensor, state: Tensor) -> tuple[Tens
 
 
 def _is_one_graph(chunks: int) -> bool:
-    """Return whether the states of so many chunks are computed in one product, not in a loop.
+    """Return whether the states of ``chunks`` chunks are computed in one product, not in a loop.
 
     An exported program must work for any number of chunks, so that it cannot contain such a loop.
     A compiled graph uses the product for up to ``TOGETHER`` chunks. For more chunks a loop is
