@@ -143,13 +143,14 @@ def _count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
 
 
 def _require_side(rotary: bool, features: FeatureMap | None, rotate: str | None) -> None:
-    """Raise unless ``rotate`` fits the encoder and the kind of attention.
+    """Raise ``ValueError`` unless ``rotate`` fits the encoder and the kind of attention.
 
     Args:
         rotary: True if the encoder is a rotary encoder, or the name of one.
         features: The feature map, or None for softmax.
         rotate: None, ``"before"``, ``"after"`` or ``"roll"``.
     """
+    allowed: tuple[str, ...]
     if features is None:
         allowed = ("before",) if rotary else ()
     else:
