@@ -349,7 +349,7 @@ def test_an_encoder_that_does_more_is_not_folded() -> None:
 
     layer = layer_of()
     layer.encoder = Sharp(D)
-    with pytest.raises(ValueError, match=r"encoder must have the forward of RotaryEncoder"):
+    with pytest.raises(ValueError, match=r"encoder must not override forward"):
         layer.folded()
 
 

@@ -167,19 +167,19 @@ def attend(**changes: Any) -> Any:
 
 
 test_bad_arguments_are_named = refusals(
-    (lambda: attend(mode="recurrent"), "mode must be None or 'parallel' unless causal"),
-    (lambda: attend(mode="fft"), r"mode must be None or one of \('parallel'.*got 'fft'"),
+    (lambda: attend(mode="recurrent"), "causal must be True with mode='recurrent', got False"),
+    (lambda: attend(mode="fft"), "mode must be None or one of parallel, .*got 'fft'"),
     (lambda: attend(phi_q=draw(2, 4, 3), causal=True), "phi_k must have 4 tokens, as many as phi"),
-    (lambda: attend(state=MADE), "state must be left out unless causal"),
+    (lambda: attend(state=MADE), "^state must be None unless causal"),
     *[(lambda bad=bad: attend(state=MADE._replace(sums=bad), causal=True),
        rf"state must have sums of shape \(2, 3, 6\), .*got \({len(bad)}, {bad.shape[1]}, 6\)")
       for bad in (draw(2, 4, 6), draw(3, 3, 6))],
-    (lambda: attend(return_state=True), "return_state must be left out unless causal"),
+    (lambda: attend(return_state=True), "return_state must be False unless causal"),
     (lambda: attend(key_mask=torch.ones(5).bool()), r"key_mask must have .*got \(5,\)"),
     (lambda: attend(causal=True, state=MADE, key_scale=draw(2, 6)),
-     "key_scale: the state was computed without key scales, but some were passed now"),
+     r"key_scale must be None, because the state was computed without key scales, got a tensor"),
     (lambda: attend(weight=TOEPLITZ, causal=True, mode="chunk", key_scale=draw(2, 6)),
-     "mode must be None or 'parallel' and state must be None for ToeplitzWeight"),
+     "mode must be None or 'parallel' for a causal ToeplitzWeight with key_scale"),
     (lambda: attend(weight=TOEPLITZ, causal=True, return_state=True),
      "return_state must be False for ToeplitzWeight, which has no state"),
 )  # fmt: skip

@@ -114,6 +114,6 @@ test_what_does_not_fit_is_refused = refusals(
     ),
     (lambda: layer(rotate="roll", cycles=(3, 3)), "cycles must have the sum 4, the number of"),
     (lambda: layer(cycles=(4,)), "cycles must be None unless rotate is 'roll'"),
-    (lambda: layer(rotate="roll", weight="gla", causal=True), "rotate must be 'before' with the w"),
-    (lambda: layer(rotate="roll", attention="softmax"), "rotate must be None or 'before' for sof"),
+    (lambda: layer(rotate="roll", weight="gla", causal=True), "rotate must be None or 'before' wi"),
+    (lambda: layer(rotate="roll", attention="softmax"), "rotate must be None for softmax at"),
 )

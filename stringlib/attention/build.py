@@ -38,7 +38,7 @@ def make_core(
     attention_dropout: float,
     options: dict[str, Any],
 ) -> AttentionCore:
-    """Return the core of a layer, built from its arguments.
+    """Return the core of an attention layer, built from the arguments of the layer.
 
     Args:
         attention: ``"softmax"``, the name of a feature map, or a feature map.
@@ -52,9 +52,9 @@ def make_core(
             ``"roll"``, or None for the default of the feature map.
         grid: ``(rows, columns)`` of an image, or None.
         window: Number of tokens in the sliding window of softmax attention, or None.
-        attention_dropout: Dropout of the weights of softmax attention.
+        attention_dropout: Probability with which softmax attention sets a weight to 0 in training.
         options: Arguments of the parts that are given by name. The options that a part uses are
-            removed.
+            removed from this dictionary.
 
     Returns:
         A :class:`~stringlib.attention.softmax.SoftmaxAttention` for softmax, and otherwise a
@@ -78,7 +78,7 @@ def make_core(
     if grid is not None and weight != "toeplitz" and not reads_grid:
         raise ValueError(
             "grid must be None unless weight is 'toeplitz' or the encoder has two coordinates, "
-            f"got {grid!r}"
+            f"got {grid!r}. Leave it out."
         )
     if features is None:
         if weight is not None:
@@ -110,7 +110,7 @@ def _features(
 ) -> tuple[FeatureMap | None, int]:
     """Return the feature map and its number of features per head.
 
-    For softmax these are None and the number of channels of a head.
+    For softmax the feature map is None, and the number is that of the channels of a head.
     """
     generator = options.pop("generator", None)
     require("generator", generator, torch.Generator | None)
@@ -129,7 +129,7 @@ def _count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
     """Return the number of features per head, found by applying the map to zeros.
 
     Raises:
-        ValueError: If the map does not accept so many heads of so many channels.
+        ValueError: If the map does not accept ``heads`` heads of ``head_dim`` channels.
     """
     tensors = (*features.parameters(), *features.buffers())
     like: Tensor = next((t for t in tensors if t.is_floating_point()), torch.zeros(()))
@@ -143,27 +143,35 @@ def _count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
 
 
 def _require_side(rotary: bool, features: FeatureMap | None, rotate: str | None) -> None:
-    """Raise unless ``rotate`` fits the encoder and the kind of attention.
+    """Raise ``ValueError`` unless ``rotate`` fits the encoder and the kind of attention.
 
     Args:
         rotary: True if the encoder is a rotary encoder, or the name of one.
         features: The feature map, or None for softmax.
         rotate: None, ``"before"``, ``"after"`` or ``"roll"``.
     """
-    if rotate is not None and rotate not in (SIDES if rotary else ("roll",)):
-        expected = "'before' or 'after' with" if rotary else "'roll' without"
-        raise ValueError(f"rotate must be None, {expected} a rotary encoder, got {rotate!r}")
-    if features is None and rotate in ("after", "roll"):
+    allowed: tuple[str, ...]
+    if features is None:
+        allowed = ("before",) if rotary else ()
+    else:
+        allowed = SIDES if rotary else ("roll",)
+    if rotate is not None and rotate not in allowed:
+        expected = " or ".join(["None", *map(repr, allowed)])
+        kind = "softmax" if features is None else "linear"
         raise ValueError(
-            "rotate must be None or 'before' for softmax attention, which has no features to "
-            f"rotate, got {rotate!r}"
+            f"rotate must be {expected} for {kind} attention {'with' if rotary else 'without'} a "
+            f"rotary encoder, got {rotate!r}"
         )
 
 
 def _roll(rotate: str | None, width: int, options: dict[str, Any]) -> Roll | None:
     """Return the roll of the features of a head, or None unless ``rotate`` is ``"roll"``.
 
-    The option ``cycles`` gives the lengths of the cycles. By default all features are one cycle.
+    Args:
+        rotate: None, ``"before"``, ``"after"`` or ``"roll"``.
+        width: Number of features of a head.
+        options: Options of the layer, from which ``cycles`` is removed: the lengths of the cycles
+            of the roll. Default: one cycle of all features.
     """
     cycles = options.pop("cycles", None)
     if rotate != "roll":
@@ -173,7 +181,8 @@ def _roll(rotate: str | None, width: int, options: dict[str, Any]) -> Roll | Non
     roll = Roll((width,) if cycles is None else cycles)
     if sum(roll.cycles) != width:
         raise ValueError(
-            f"cycles must have the sum {width}, the number of features of a head, got {roll.cycles}"
+            f"cycles must have the sum {width}, the number of features of a head, got "
+            f"{roll.cycles} with the sum {sum(roll.cycles)}"
         )
     return roll
 
@@ -188,17 +197,20 @@ def _encoder(
     causal: bool,
     grid: tuple[int, int] | None,
 ) -> RotaryEncoder | RelativeBias | None:
-    """Return the encoder, built from its name, or checked if it is an encoder already.
+    """Return the encoder of a layer: built from a name, or an encoder that fits the layer.
 
     Args:
         encoder: A rotary encoder, a relative bias, the name of either, or None.
-        options: Options of the layer. Those of the encoder are removed.
+        options: Options of the layer. Those of an encoder given by name are removed.
         all_heads: Number of query heads, which is the number of heads of a bias.
         heads: Number of heads that a rotary encoder rotates.
         channels: Number of channels, or of features, that a rotary encoder rotates.
         causal: Whether the layer is causal, which a bias depends on.
-        grid: ``(rows, columns)`` of an image, for which a rotary encoder given by name takes two
-            coordinates; or None.
+        grid: ``(rows, columns)`` of an image, or None. With a grid, a rotary encoder given by name
+            takes two coordinates unless the option ``coord_dim`` is given.
+
+    Raises:
+        ValueError: If the name is unknown, or if the encoder does not fit the layer.
     """
     coord_dim = options.pop("coord_dim", None)
     if coord_dim is not None and (not isinstance(encoder, str) or encoder in BIASES):
@@ -225,7 +237,7 @@ def _encoder(
             ) from error
     rotary = isinstance(encoder, RotaryEncoder)
     if encoder.heads not in ((1, heads) if rotary else (all_heads,)):
-        expected = heads if rotary else all_heads
+        expected = f"1 or {heads}" if rotary and heads > 1 else str(heads if rotary else all_heads)
         raise ValueError(f"encoder must have {expected} heads, got {encoder.heads}")
     if rotary and encoder.head_dim != channels:
         raise ValueError(
@@ -236,6 +248,6 @@ def _encoder(
 
 
 def require_all_used(options: dict[str, Any]) -> None:
-    """Raise if an option is left that no part of the layer has used."""
+    """Raise ``ValueError`` if an option is left that no part of the layer has used."""
     registries: Any = {"attention": FEATURES, "weight": WEIGHTS, "encoder": ENCODERS | BIASES}
     reject_unused(options, registries)

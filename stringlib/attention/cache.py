@@ -1,8 +1,9 @@
 """The key–value cache of softmax attention.
 
-A cache is a value: it never changes after it was made. Further tokens give another, longer cache.
-Both can share memory, because the memory has room for more tokens than the cache contains. A token
-is then written behind the last one, instead of copying all keys and values into a longer tensor.
+A cache is never changed after it was made. Further tokens give another, longer cache. The old and
+the new cache can share memory, because the memory has room for more tokens than the old cache
+contains. A further token is then written after the last one, instead of copying all keys and values
+into a longer tensor.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ LEAST_ROOM = 64
 
 
 class Slots:
-    """Memory for keys and values, filled from the beginning.
+    """Memory for the keys and values of ``room`` tokens, filled from the beginning.
 
     Attributes:
-        keys: ``(..., kv_heads, room, head_dim)``.
-        values: ``(..., kv_heads, room, d_v)``.
-        filled: Number of tokens that have been written. Only a cache that ends here may write
-            more; for any other, the next slot belongs to somebody else.
+        keys: Memory of the keys, ``(..., kv_heads, room, head_dim)``.
+        values: Memory of the values, ``(..., kv_heads, room, d_v)``.
+        filled: Number of tokens that have been written. Only a cache of exactly this number of
+            tokens may write further ones, because the next slot of a shorter cache is used by
+            another cache.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, room: int) -> None:
@@ -37,11 +39,11 @@ class Slots:
 
     @property
     def room(self) -> int:
-        """Number of tokens for which there is memory."""
+        """Number of tokens for which memory is allocated."""
         return self.keys.shape[-2]
 
     def write(self, keys: Tensor, values: Tensor) -> None:
-        """Write further tokens behind the last one."""
+        """Write the keys and values of further tokens after those of the last one."""
         n = keys.shape[-2]
         self.keys.narrow(-2, self.filled, n).copy_(keys)
         self.values.narrow(-2, self.filled, n).copy_(values)
@@ -49,14 +51,17 @@ class Slots:
 
 
 class KeyValueCache(NamedTuple):
-    """Keys and values of all tokens so far. It grows with each token; a linear state does not.
+    """State of causal softmax attention: the keys and values of all tokens so far.
+
+    The cache grows with each token, in contrast to the state of linear attention.
 
     Attributes:
         keys: Encoded keys, ``(..., kv_heads, tokens, head_dim)``.
-        values: ``(..., kv_heads, tokens, d_v)``.
-        mask: True for the tokens to which queries attend, ``(..., heads, tokens)``; None for all.
-        kind: Words that identify the kind of layer, as for
-            :class:`~stringlib.attention.weights.LinearState`.
+        values: Values, ``(..., kv_heads, tokens, d_v)``.
+        mask: False for padding, to which no query attends, ``(..., heads, tokens)``. None if no
+            token is padding.
+        kind: Description of the layer that made the cache. A layer with a different description
+            raises an error. Default: empty, which is not checked.
         slots: The memory of which ``keys`` and ``values`` are the beginning, or None.
     """
 
@@ -72,12 +77,12 @@ class KeyValueCache(NamedTuple):
         return self.keys.shape[-2]
 
     def with_room(self, tokens: int) -> KeyValueCache:
-        """Return the same cache in memory for so many tokens."""
+        """Return a copy of the cache in memory for at least ``tokens`` tokens."""
         slots = Slots(self.keys, self.values, max(tokens, self.length))
         return _beginning(slots, self.mask, self.kind)
 
     def last(self, tokens: int) -> KeyValueCache:
-        """Return the cache of the last tokens."""
+        """Return the cache of the last ``tokens`` tokens alone."""
         if tokens == self.length:
             return self
         first = self.length - tokens
@@ -86,20 +91,29 @@ class KeyValueCache(NamedTuple):
         return KeyValueCache(keys, values, mask, self.kind)
 
     def extended(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> KeyValueCache:
-        """Return the cache with further tokens behind the ones so far.
+        """Return the cache with the keys and values of further tokens after those so far.
 
-        Without gradients they are written into memory that has room for more. This copies the
-        earlier tokens only if the memory is full, or if another cache has used the next slot.
+        With gradients, or under a compiler or ``torch.func``, the tokens are concatenated.
+        Otherwise the further tokens are written into memory that has room for more tokens. The
+        earlier tokens are then copied only if this memory cannot be used, for example because it
+        is full or because another cache has used the next slot.
+
+        Args:
+            keys: Encoded keys of the further tokens, ``(..., kv_heads, n, head_dim)``.
+            values: Values of the further tokens, ``(..., kv_heads, n, d_v)``.
+            mask: False for padding, ``(..., heads, n)``; None if no token is padding.
 
         Raises:
-            ValueError: If the tokens are of another batch, or of other heads.
+            ValueError: If the further tokens differ from the cache in the batch dimensions, the
+                number of heads or the number of channels.
         """
         pairs = (self.keys, keys), (self.values, values)
         if any(a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-1] for a, b in pairs):
             raise ValueError(
                 "state must have keys and values of the same batch, heads and channels as the new "
                 f"tokens, whose shapes are {tuple(keys.shape)} and {tuple(values.shape)}, got "
-                f"{tuple(self.keys.shape)} and {tuple(self.values.shape)}"
+                f"keys of shape {tuple(self.keys.shape)} and values of shape "
+                f"{tuple(self.values.shape)}"
             )
         if mask is not None or self.mask is not None:
             masks = _or_all(self.mask, mask, self.keys), _or_all(mask, self.mask, keys)
@@ -119,7 +133,14 @@ class KeyValueCache(NamedTuple):
         return _beginning(slots, mask, self.kind)
 
     def _may_write(self, slots: Slots, keys: Tensor, values: Tensor, length: int) -> bool:
-        """Return whether the slot behind this cache is free, and of the kind of the new keys."""
+        """Return whether new tokens can be written into the memory after those of this cache.
+
+        Args:
+            slots: The memory of this cache.
+            keys: Keys of the new tokens.
+            values: Values of the new tokens.
+            length: Number of tokens of this cache and of the new tokens together.
+        """
         pairs = (self.keys, slots.keys), (self.values, slots.values)
         if any(not _is_beginning(x, memory) for x, memory in pairs):
             return False  # somebody has selected rows of a batch, or replaced the keys
@@ -129,19 +150,19 @@ class KeyValueCache(NamedTuple):
         return same and writable and slots.filled == self.length and length <= slots.room
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the tokens, and not the memory for later ones."""
+        """Return what pickle and ``copy`` store, the tokens without the memory for later tokens."""
         keys, values = self.keys.clone(), self.values.clone()
         return KeyValueCache, (keys, values, self.mask, self.kind)
 
 
 def _beginning(slots: Slots, mask: Tensor | None, kind: str) -> KeyValueCache:
-    """Return the cache of all tokens that have been written."""
+    """Return the cache of all tokens that have been written into the memory ``slots``."""
     keys, values = (x.narrow(-2, 0, slots.filled) for x in (slots.keys, slots.values))
     return KeyValueCache(keys, values, mask, kind, slots)
 
 
 def _is_beginning(x: Tensor, memory: Tensor) -> bool:
-    """Return whether ``x`` is a view of the first tokens of a memory."""
+    """Return whether ``x`` is a view of the first tokens in ``memory``."""
     if x.shape[:-2] != memory.shape[:-2]:
         return False
     if not x.shape[-2]:  # no tokens have no address
@@ -150,13 +171,22 @@ def _is_beginning(x: Tensor, memory: Tensor) -> bool:
 
 
 def _can_share(keys: Tensor) -> bool:
-    """Return whether writing in place is allowed: without gradients, a compiler or torch.func."""
+    """Return whether keys may be written in place into memory that several caches share.
+
+    This is not allowed with gradients, under a compiler, under ``torch.func`` and on ``meta``.
+    """
     plain = not (torch.is_grad_enabled() or torch.compiler.is_compiling() or in_torch_func())
     return plain and not keys.is_meta
 
 
 def _or_all(mask: Tensor | None, other: Tensor | None, keys: Tensor) -> Tensor:
-    """Return the mask, or True for all tokens if there is none but another for the same heads."""
+    """Return ``mask``, or if it is None a mask of True for all tokens of ``keys``.
+
+    Args:
+        mask: The mask, or None.
+        other: A mask of other tokens for the same heads. It is needed only if ``mask`` is None.
+        keys: The keys that the mask belongs to.
+    """
     if mask is not None:
         return mask
     assert other is not None

@@ -1,4 +1,4 @@
-"""Cross-attention: the tokens of another sequence, which the tokens of a layer attend to."""
+"""Cross-attention: checks of the context, the other sequence to which the tokens attend."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ class Context(NamedTuple):
     """The tokens to which a layer attends in cross-attention.
 
     Attributes:
-        tokens: ``(..., keys, context_dim)``.
-        positions: ``(..., keys, coord_dim)``, phases of the encoder, or None for the default.
-        mask: False for padding, ``(..., keys)``, or None.
+        tokens: Tokens of the context, ``(..., keys, context_dim)``.
+        positions: Positions of the context, ``(..., keys, coord_dim)``, or the phases of the
+            encoder at these positions. None for the default positions.
+        mask: False for padding in the context, ``(..., keys)``. None if no token is padding.
     """
 
     tokens: Tensor
@@ -32,7 +33,7 @@ def context_of(
     mask: Tensor | None,
     **tokens_alone: Tensor | None,
 ) -> Context | None:
-    """Return the context with its positions and mask, or None if a layer attends to its own tokens.
+    """Return the context with its positions and mask, or None without a context.
 
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
@@ -40,10 +41,12 @@ def context_of(
         context: Tokens of the context, or None.
         positions: Positions of the context, or None.
         mask: False for padding in the context, or None.
-        **tokens_alone: Arguments that describe the tokens ``x`` as keys: None with a context.
+        **tokens_alone: Arguments that describe the tokens ``x`` as keys, such as ``key_mask``.
+            With a context they must be None.
 
     Raises:
-        ValueError: If the arguments do not fit each other, or the layer has no cross-attention.
+        ValueError: If the arguments do not fit each other, or if the layer does not support
+            cross-attention.
     """
     if context is None:
         if layer.context_dim != layer.dim:
@@ -52,19 +55,24 @@ def context_of(
             )
         if positions is not None or mask is not None:
             name = "context_mask" if positions is None else "context_positions"
-            raise ValueError(f"{name} must be None without context, got one. Give context too.")
+            given: Any = mask if positions is None else positions
+            raise ValueError(
+                f"{name} must be None without context, got a {type(given).__name__}. "
+                "Pass context too."
+            )
         return None
     for name, given in tokens_alone.items():
         if given is not None:
+            hint = " Give context_mask for padding in the context." if name == "key_mask" else ""
             raise ValueError(
                 f"{name} must be None with context, whose tokens are the keys, got a tensor of "
-                f"shape {tuple(given.shape)}. Give context_mask for padding in the context."
+                f"shape {tuple(given.shape)}.{hint}"
             )
     unfit = layer.core.unfit_for_context
     if unfit is not None:
         raise ValueError(
             f"context must be None for {unfit}, got a tensor of shape {tuple(context.shape)}. "
-            "Use another layer for cross-attention."
+            "Use a second layer for cross-attention."
         )
     require_like_weight("context", context, layer.to_k)
     require_fitting_positions("context_positions", positions, x)
@@ -75,7 +83,13 @@ def context_of(
 
 
 def require_fitting_positions(name: str, positions: Tensor | Phases | None, x: Tensor) -> None:
-    """Raise unless the leading dimensions of positions or phases expand to those of ``x``."""
+    """Raise ``ValueError`` unless the leading dimensions of positions expand to those of tokens.
+
+    Args:
+        name: Name of the positions in the error.
+        positions: ``(..., seq, coord_dim)``, phases of an encoder, or None, which is accepted.
+        x: Tokens, ``(..., seq, dim)``.
+    """
     if isinstance(positions, Phases):
         require_places("x", x, positions.cos_sin, own=4, what=name)
     elif positions is not None:

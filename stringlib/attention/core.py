@@ -29,14 +29,15 @@ PARTS = ("features", "weight", "encoder", "roll", "rotate")
 
 
 class Given(NamedTuple):
-    """What a core is given besides queries, keys and values, after its checks.
+    """The checked arguments of a core other than queries, keys and values.
 
     Attributes:
-        at: What ``located`` returns for the queries.
-        key_at: The same for the keys; None if they are at the positions of the queries.
+        at: Positions of the queries in the form that :meth:`AttentionCore.located` returns.
+        key_at: Positions of the keys in the same form. None if the keys are at the positions of
+            the queries.
         tokens: The tokens of the layer, or None.
         key_mask: False for padding, or None.
-        state: The state of the earlier tokens, or None.
+        state: The state that the core returned for the earlier tokens, or None.
         documents: The documents of packed sequences, or None.
     """
 
@@ -49,11 +50,15 @@ class Given(NamedTuple):
 
 
 class AttentionCore(nn.Module):
-    """Base class of the two cores: positions of the tokens, and states.
+    """Base class of softmax and linear attention as the core of a layer.
+
+    The base class finds the positions of the tokens and checks states. A subclass computes the
+    outputs.
 
     Args:
         causal: If True, a token attends only to itself and to earlier tokens.
-        grid: ``(rows, columns)`` of an image, whose positions are the default.
+        grid: ``(rows, columns)`` of an image. The positions of the grid are then the default for an
+            encoder with two coordinates. None for a sequence.
 
     Attributes:
         kind: Description of the parts, by which a core recognises its states.
@@ -93,26 +98,31 @@ class AttentionCore(nn.Module):
 
         Args:
             q: Queries, ``(..., heads, n, d)``.
-            k: Keys, ``(..., kv_heads, keys, d)``; ``kv_heads`` divides ``heads``. If causal, there
-                is a key for each query.
+            k: Keys, ``(..., kv_heads, keys, d)``, where ``kv_heads`` divides ``heads``. If causal,
+                the number of keys is the number of queries.
             v: Values, ``(..., kv_heads, keys, d_v)``.
-            positions: ``(..., n, coord_dim)``, or phases of the encoder. Default: 0, 1, 2, …
-                after the tokens of ``state``, or the positions of the grid. Integers for a roll.
-                With ``document_ids`` the default restarts at 0 in each document.
+            positions: Positions of the tokens, ``(..., n, coord_dim)``, or the phases of the
+                encoder at these positions. A roll takes integers. Default: 0, 1, 2, … after the
+                tokens of ``state``, or the positions of the grid. With ``document_ids`` the default
+                restarts at 0 in each document.
             tokens: The tokens of the layer, ``(..., n, dim)``, from which a learned weight
                 computes its decays. Default: ``q``.
-            key_mask: False for padding, ``(..., keys)`` or ``(..., heads, keys)``.
-            state: The state of the earlier tokens. Default: None, there are no earlier tokens.
+            key_mask: False for padding, ``(..., keys)`` or ``(..., heads, keys)``. Default: None,
+                no padding.
+            state: The state that the core returned for the earlier tokens. Default: None, there
+                are no earlier tokens.
             document_ids: Integers that increase from document to document, ``(..., n)``, or the
-                :class:`~stringlib.documents.Documents` that are made from them. No token attends
-                to another document. The first document continues ``state``. Softmax, linear
-                attention that is not causal and Toeplitz weights use an n × n mask. Default: None,
-                one document.
-            return_state: If True, the state is also returned with ``document_ids``. It is that of
-                the last document alone, which must have the same number of tokens in each row.
-                Default: False, the state is None with ``document_ids``.
+                :class:`~stringlib.documents.Documents` that are made from such integers. No token
+                attends to another document. Only the first document of each row continues
+                ``state``. Softmax, linear attention that is not causal and Toeplitz weights use an
+                n × n mask. Default: None, one document.
+            return_state: Whether to return a state with ``document_ids``. It is the state of the
+                last document alone, which must have the same number of tokens in each row. Without
+                ``document_ids`` this argument has no effect. Default: False, the state is None
+                with ``document_ids``.
             key_positions: Positions of the keys, or their phases, if the keys belong to other
-                tokens than the queries (cross-attention); not if causal. Default: ``positions``.
+                tokens than the queries (cross-attention). Must be None if causal. Default:
+                ``positions``.
 
         Returns:
             The outputs, ``(..., heads, n, d_v)``, and the state: a
@@ -121,8 +131,9 @@ class AttentionCore(nn.Module):
             core has no state.
 
         Raises:
-            TypeError: If the state is of the other core.
-            ValueError: If the core has no state, or if the state is of a core with other parts.
+            TypeError: If ``state`` is not of the class that this core returns.
+            ValueError: If a shape does not fit, if positions are missing, if ``state`` is given to
+                a core without states, or if ``state`` comes from a core with other parts.
         """
         if state is not None:
             self.require_state(state)
@@ -150,43 +161,70 @@ class AttentionCore(nn.Module):
         return out, None if after is None else self._labelled(after, state)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, given: Given) -> tuple[Tensor, Any]:
-        """Return outputs and state."""
+        """Return the outputs of the heads and the state after the last token.
+
+        Args:
+            q: Queries, ``(..., heads, n, d)``.
+            k: Keys, ``(..., kv_heads, keys, d)``.
+            v: Values, ``(..., kv_heads, keys, d_v)``.
+            given: The other arguments of the core, after its checks.
+        """
         raise NotImplementedError
 
     @property
     def has_state(self) -> bool:
-        """Whether the core can continue from the state that earlier tokens left."""
+        """Whether the core returns a state, from which later tokens continue."""
         return self.causal
 
     def require_state(self, state: Any) -> None:
-        """Raise unless the core has a state, and ``state`` is None or one of its own."""
+        """Raise unless the core has a state, and ``state`` is None or the state of such a core.
+
+        Raises:
+            TypeError: If ``state`` is not of the class that this core returns.
+            ValueError: If the core has no state, or if ``state`` comes from a core with other
+                parts.
+        """
         if not self.has_state:
             raise ValueError(
                 "state must be None and return_state False, because only a causal layer that does "
                 f"not rotate its features has a state, got causal={self.causal} and "
-                f"rotate={self.rotate!r}"
+                f"rotate={self.rotate!r}. Use a layer with causal=True and rotate other than "
+                "'after'."
             )
         if state is not None:
             if not isinstance(state, self.state_type):
                 expected = self.state_type.__name__
-                raise TypeError(f"state must be a {expected}, got {type(state).__name__}")
+                raise TypeError(
+                    f"state must be a {expected}, got {type(state).__name__}. Pass the state that "
+                    "the same layer returned."
+                )
             require_kind_of_state(state.kind, self.kind)
 
     @property
     def unfit_for_context(self) -> str | None:
-        """What the core is that cannot attend to tokens of another sequence; None if it can."""
+        """Words that say why a context is refused, such as "a causal layer"; None if accepted."""
         return "a causal layer" if self.causal else None
 
     def _shortened(self, state: Any, length: int) -> Any:
-        """Return the state after packed documents as that of the last one, of this length."""
+        """Return the state after packed documents as that of the last document alone.
+
+        Args:
+            state: The state after all documents.
+            length: Number of tokens of the last document.
+        """
         return state._replace(length=length)
 
     def _labelled(self, after: Any, before: Any) -> Any:
-        """Return the state after the tokens with what the core recognises it by."""
+        """Return the state ``after`` with the ``kind`` by which the core recognises its states.
+
+        Args:
+            after: The state after the tokens.
+            before: The state before the tokens, or None.
+        """
         return after._replace(kind=self.kind)
 
     def _description(self) -> str:
-        """Return ``kind`` for the parts that the core has now."""
+        """Return the value of ``kind`` for the parts that the core has now."""
         if isinstance(self.encoder, RotaryEncoder):
             return " with a rotary encoder"  # of any class: after folding, the keys are the same
         return "" if self.encoder is None else f" with {type(self.encoder).__name__}"
@@ -214,17 +252,18 @@ class AttentionCore(nn.Module):
         *,
         name: str = "positions",
     ) -> Any:
-        """Return the positions in the form in which they are applied.
+        """Return positions in the form that the encoder or the roll applies.
 
         Args:
             q: Vectors of the tokens, ``(..., heads, n, channels)``.
             positions: ``(..., n, coord_dim)``, phases of the encoder, or None for the default.
-            state: The state of earlier tokens, or None.
+            state: The state of the earlier tokens, or None.
             documents: The documents of packed sequences, or None.
             name: Name of the positions in errors.
 
         Returns:
-            Phases for a rotary encoder, integer positions for a roll, None without either.
+            Phases for a rotary encoder, integer positions for a roll, and None for a core that has
+            neither of the two.
         """
         encoder = self.encoder if isinstance(self.encoder, RotaryEncoder) else None
         if encoder is None and self.roll is None:
@@ -242,7 +281,14 @@ class AttentionCore(nn.Module):
     def _default_positions(
         self, q: Tensor, coord_dim: int, state: Any, documents: Documents | None, name: str
     ) -> Tensor:
-        """Return 0, 1, 2, … after the tokens of a state, or the positions of the grid."""
+        """Return 0, 1, 2, … after the tokens of a state, or the positions of the grid.
+
+        With ``documents`` the positions are those of the tokens in their documents.
+
+        Raises:
+            ValueError: If there is no default for the number of coordinates, or if the grid has
+                another number of positions than there are tokens.
+        """
         if coord_dim == 1 and documents is not None:
             return documents.positions[..., None]
         n, before = q.shape[-2], 0 if state is None else state.length
@@ -272,15 +318,17 @@ def rotated(
     *,
     whole: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return rotated queries and keys, also if several query heads share a key head.
+    """Return queries and keys rotated by an encoder, also if several query heads share a key head.
 
     Args:
-        encoder: A rotary encoder.
+        encoder: The rotary encoder.
         q: ``(..., heads, n, d)``.
         k: ``(..., kv_heads, keys, d)``.
         phases: Phases of the encoder for the queries.
         key_phases: Phases for the keys. Default: ``phases``.
-        whole: True for R(r)x. False leaves out the outer basis, which cancels in scores.
+        whole: If True, a vector x at position r becomes R(r)x, where R(r) is the matrix of the
+            encoder. If False, the basis of the encoder may be left out where it cancels in the
+            products of queries and keys.
     """
     group = q.shape[-3] // k.shape[-3]
     grouped = group > 1 and encoder.heads > 1

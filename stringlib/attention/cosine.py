@@ -1,4 +1,4 @@
-r"""The cosine weight of cosFormer, which the addition theorem writes as a product of features."""
+r"""The cosine weight of cosFormer, and its features by the addition theorem of the cosine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from stringlib.spec import Count0, Floats, Positive, checked
 class CosineWeight(PositionWeight):
     r"""Weight :math:`\cos(\pi(i-j)/2M)`, or :math:`(1+\cos(\pi(i-j)/2M))/2` if ``positive``.
 
-    Equations :eq:`eq-cosine-weight` and :eq:`eq-cosine-positive`. Because
+    Here i is the position of the query, j that of the key, and M the horizon. Equations
+    :eq:`eq-cosine-weight` and :eq:`eq-cosine-positive`. Because
     :math:`\cos(a-b) = \cos a\cos b + \sin a\sin b`, :eq:`eq-ptolemy`, linear attention with this
     weight on m features equals linear attention without a weight on 2m features,
     :eq:`eq-cosine-features`, or on 3m features if ``positive``.
@@ -30,14 +31,16 @@ class CosineWeight(PositionWeight):
     1/2 at distance M and 0 at distance 2M, and accepts sequences of any length. Its period is 4M,
     so a token at distance 4M has the weight 1 again.
 
-    Both forms are symmetric in i and j. Causal attention does not need this symmetry. For causal
-    attention, :class:`~stringlib.attention.ramp.RampWeight` gives the nearest tokens a larger share
-    with the same number of features, and :class:`~stringlib.attention.ramp.FallingWeight` gives
-    them a still larger share with more features.
+    The plain and the positive form are symmetric in i and j. Causal attention does not need this
+    symmetry. For causal attention, :class:`~stringlib.attention.ramp.RampWeight` gives the nearest
+    tokens a larger share than the cosine weight with the same number of features.
+    :class:`~stringlib.attention.ramp.FallingWeight` gives the nearest tokens a still larger share
+    with more features.
 
     Args:
         horizon: M, in tokens. The plain cosine accepts at most M + 1 tokens.
-        positive: If True, the second form, which is never negative. Default: False.
+        positive: If True, the weight is the positive form, which is never negative. Default: False,
+            the plain cosine.
 
     Source:
         Qin et al. 2022, section 3.
@@ -61,30 +64,34 @@ class CosineWeight(PositionWeight):
         return (1 + cosine) / 2 if self.positive else cosine
 
     def extra_repr(self) -> str:
-        """Return the arguments as text for ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"{self.horizon}, positive={self.positive}"
 
     @checked
     def features(self, phi: Floats[Tensor, "... n m"], start: Count0 = 0) -> Tensor:
-        """Return features whose inner products contain the weight, :eq:`eq-cosine-features`.
+        r"""Return features whose inner products contain the weight, :eq:`eq-cosine-features`.
 
-        The result holds one copy of the features times the cosine of the token's angle and one
-        copy times its sine. If each feature is paired with a channel that is 0, this is a rotation
-        of each pair, :eq:`eq-cosine-rotation`.
+        For the plain cosine, the result consists of one copy of the features times the cosine of
+        the token's angle and one copy times the sine of this angle. If each feature is paired with
+        a channel that is 0, this is a rotation of each pair, :eq:`eq-cosine-rotation`. If
+        ``positive``, there is also a copy without the angle, and all copies are multiplied by
+        :math:`\sqrt{1/2}`.
 
         Args:
             phi: Features, ``(..., heads, seq, m)``.
             start: Position of the first token. Default: 0.
 
         Returns:
-            ``(..., heads, seq, 2m)``, or ``(..., heads, seq, 3m)`` if ``positive``, in float32, or
-            in float64 if ``phi`` is float64.
+            Features, ``(..., heads, seq, 2m)``, or ``(..., heads, seq, 3m)`` if ``positive``. They
+            are float64 if ``phi`` is float64, and otherwise float32.
         """
         phi = phi.to(at_least_float32(phi.dtype))
         return copies(phi, self._table(start, phi.shape[-2], phi.device))
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
-        """Return 2m features per token, or 3m if ``positive``; see ``PositionWeight.factors``.
+        """Return the weighted similarity as a product of 2m features, or of 3m if ``positive``.
+
+        The arguments are those of ``PositionWeight.factors``.
 
         Raises:
             ValueError: If ``positive`` is False and the sequence, together with the ``start``
@@ -97,7 +104,7 @@ class CosineWeight(PositionWeight):
         return Factors(copies(phi_q, table[..., :queries, :]), copies(phi_k, table[..., :keys, :]))
 
     def _table(self, start: int | Tensor, count: int, device: torch.device) -> Tensor:
-        """Return the factor of each copy of the features of a token, ``(..., count, copies)``."""
+        """Return the factors of the copies of each token's features, ``(..., count, copies)``."""
         angles = self._angles(start, count, device)
         table = [torch.cos(angles), torch.sin(angles)]
         if self.positive:
@@ -114,6 +121,10 @@ class CosineWeight(PositionWeight):
         return token_positions(start, count, device) * (math.pi / 2 / self.horizon)
 
     def _require_reach(self, length: int) -> None:
+        """Raise ``ValueError`` if ``length`` tokens contain a distance greater than the horizon.
+
+        The positive form accepts every distance.
+        """
         if not self.positive and length - 1 > self.horizon:
             raise ValueError(
                 f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}: "

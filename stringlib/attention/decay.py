@@ -26,26 +26,31 @@ def decayed_sums(
     mode: Mode | None = None,
     state: Floats[Tensor, "...? heads? m d_u"] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`\phi(q_t)^\top S_t` for every token t, and the last state.
+    r"""Return the outputs :math:`\phi(q_t)^\top S_t` of a decaying state S, and the last state.
 
-    The state is :math:`S_t = e^{a_t} S_{t-1} + \phi(k_t) u_t^\top`, equation :eq:`eq-decay-state`.
-    Inputs in half precision are converted to float32, and then the returned state is float32.
+    The state after token t is :math:`S_t = e^{a_t} S_{t-1} + \phi(k_t) u_t^\top`, equation
+    :eq:`eq-decay-state`. Inputs in half precision are converted to float32. The returned state is
+    float64 if ``u`` is float64, and otherwise float32.
 
     Args:
         phi_q: Features of the queries, ``(..., heads, n, m)``.
         phi_k: Features of the keys, ``(..., heads, n, m)``.
         u: Vectors to be summed, usually the values, ``(..., heads, n, d_u)``.
         log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` sets the old state to 0. The shape
-            is ``(heads,)`` for a constant decay, ``(..., heads, n)`` or ``(..., heads, n, 1)`` for
-            one decay per token, and ``(..., heads, n, m)`` for one decay per token and feature.
-            With as many dimensions as ``phi_k``, the last two are tokens and features. With fewer
-            dimensions a shape can fit both ``(..., heads, n)`` and ``(..., heads, n, m)``. The
-            dimension of size ``heads`` then decides between them; if it does not, an error is
-            raised. On the CPU a value greater than 0 raises an error; on other devices the values
-            are not checked.
+            is one of:
+
+            - ``(heads,)`` for a constant decay,
+            - ``(..., heads, n)`` or ``(..., heads, n, 1)`` for one decay per token,
+            - ``(..., heads, n, m)`` for one decay per token and feature.
+
+            If ``log_decay`` has as many dimensions as ``phi_k``, its last two are tokens and
+            features. With fewer dimensions a shape can fit both ``(..., heads, n)`` and
+            ``(..., heads, n, m)``. Then the dimension of size ``heads`` decides between the two
+            forms. If two dimensions could be the heads, an error is raised. On the CPU a value
+            greater than 0 raises an error; on other devices the values are not checked.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
-            ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default: the
-            fastest for the shapes and the device.
+            ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
+            None, which chooses for speed.
         state: S before the first token, ``(..., heads, m, d_u)``. Default: zero.
 
     Returns:
@@ -64,16 +69,16 @@ def decayed_sums(
 
 
 def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: int) -> Tensor:
-    """Return the logarithms in the shape ``(..., heads, n, 1)`` or ``(..., heads, n, m)``.
+    """Return logarithms of decays in the shape ``(..., heads, n, 1)`` or ``(..., heads, n, m)``.
 
     Args:
-        log_decay: In one of the shapes that :func:`decayed_sums` accepts.
-        batch_shape: Leading dimensions of the features, whose last is the number of heads.
+        log_decay: The logarithms, in one of the shapes that :func:`decayed_sums` accepts.
+        batch_shape: Leading dimensions of the features. The last of them is the number of heads.
         n: Number of tokens.
         m: Number of features.
 
     Raises:
-        ValueError: If the shape fits none of them, or fits two of them and remains ambiguous.
+        ValueError: If the shape of ``log_decay`` fits none of these forms, or fits two of them.
     """
     heads, shape = batch_shape[-1], tuple(log_decay.shape)
     if len(shape) == 1 and shape[0] in (1, heads):
@@ -97,16 +102,18 @@ def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: in
     if vector:
         return log_decay
     raise ValueError(
-        f"log_decay must have shape ({heads},), {(*batch_shape, n)} or {(*batch_shape, n, m)} "
-        f"for {heads} heads, {n} tokens and {m} features, got {shape}"
+        f"log_decay must have shape ({heads},) for a constant decay, {(*batch_shape, n)} or "
+        f"{(*batch_shape, n, 1)} for one decay per token, or {(*batch_shape, n, m)} for one decay "
+        f"per token and feature, got {shape}"
     )
 
 
 @checked
 def decay_mask(log_decay: LogDecays[Tensor, "... n"]) -> Tensor:
-    r"""Return the matrix of :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, and 0 for j > i.
+    r"""Return the decay from each key j to each query i, as a lower triangular matrix.
 
-    Equation :eq:`eq-decay-weight`.
+    Entry (i, j) is :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, and 0 for j > i,
+    :eq:`eq-decay-weight`.
 
     Args:
         log_decay: The logarithms :math:`a_t \le 0`, ``(..., n)``.
@@ -120,14 +127,17 @@ def decay_mask(log_decay: LogDecays[Tensor, "... n"]) -> Tensor:
 class DecayWeight(PositionWeight):
     r"""Position weight :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, :eq:`eq-decay-weight`.
 
-    For causal attention only. The first logarithm :math:`a_0` multiplies only a state from earlier
-    tokens, because no pair of the given tokens has it in its sum.
+    Here i is the position of the query and j that of the key. The weight is for causal attention
+    only. The decay :math:`e^{a_0}` of the first token has an effect only on a state from earlier
+    tokens, because no pair of the given tokens has :math:`a_0` in its sum.
 
     Args:
         log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` gives all earlier tokens the weight 0.
-            The shape is ``(heads,)`` for a constant decay, ``(..., heads, seq)`` or
-            ``(..., heads, seq, 1)`` for one decay per token, and ``(..., heads, seq, m)`` for one
-            decay per token and feature. Give an ``nn.Parameter`` to learn the decays.
+            Pass an ``nn.Parameter`` to learn the decays. The shape is one of:
+
+            - ``(heads,)`` for a constant decay,
+            - ``(..., heads, seq)`` or ``(..., heads, seq, 1)`` for one decay per token,
+            - ``(..., heads, seq, m)`` for one decay per token and feature.
     """
 
     causal_only = True
@@ -143,9 +153,9 @@ class DecayWeight(PositionWeight):
         """Return the weights, ``(..., heads, num_queries, num_keys)``, with 0 for later keys.
 
         Raises:
-            ValueError: If ``log_decay`` is neither constant nor one per token for as many tokens.
-                With one decay per feature the weights of different features differ, so that there
-                is no single matrix.
+            ValueError: If ``log_decay`` contains one decay per feature, or one per token for
+                another number of tokens. With one decay per feature there is no single matrix,
+                because the weights of different features differ.
         """
         tokens = max(num_queries, num_keys)
         log_decay = self.log_decay
@@ -155,13 +165,14 @@ class DecayWeight(PositionWeight):
             log_decay = log_decay.squeeze(-1)
         if log_decay.shape[-1] != tokens:
             raise ValueError(
-                f"log_decay must have shape (heads,) or (..., heads, {tokens}) for a matrix of "
-                f"{tokens} tokens, got {tuple(self.log_decay.shape)}"
+                f"log_decay must have shape (heads,), (..., heads, {tokens}) or "
+                f"(..., heads, {tokens}, 1) for a matrix of {tokens} tokens, got "
+                f"{tuple(self.log_decay.shape)}"
             )
         return decay_matrix(log_decay)[..., :num_queries, :num_keys]
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
-        """Return the features unchanged, together with the decay."""
+        """Return the features of queries and keys unchanged, together with the decay."""
         if isinstance(self.log_decay, nn.Parameter):  # training may have made it positive
             require_log_decay("log_decay", self.log_decay)
         batch_shape = common_shape(phi_q.shape[:-2], phi_k.shape[:-2])

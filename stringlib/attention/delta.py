@@ -37,16 +37,17 @@ def delta_rule(
     mode: Mode | None = None,
     state: Floats[Tensor, "...? heads? d d_v"] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return the outputs :math:`S_t^\top q_t` of the delta rule, and the last state.
+    r"""Return the outputs :math:`S_t^\top q_t` of the delta rule with state S, and the last state.
 
-    The state is :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`,
+    The state after token t is
+    :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`,
     :eq:`eq-delta-rule`. The old state decays before the error for the new key is computed,
     :eq:`eq-delta-gated`. After the step, the state maps the key to a combination of the old and
     the new value, :eq:`eq-delta-overwrite`.
 
     The function does not normalise the keys. If :math:`0 \le \beta_t \|k_t\|^2 \le 2`, no step
     increases the norm of the old state, :eq:`eq-delta-norm`. Inputs in half precision are
-    converted to float32, and then the returned state is float32.
+    converted to float32. The returned state is float64 if ``v`` is float64, and otherwise float32.
 
     Args:
         q: Queries, ``(..., heads, n, d)``.
@@ -61,8 +62,8 @@ def delta_rule(
             raises an error; on other devices the values are not checked. Default: no decay, so that
             only the overwritten values are forgotten.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
-            ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default: the
-            fastest for the shapes and the device.
+            ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
+            None, which chooses for speed.
         state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
@@ -97,10 +98,11 @@ def delta_rule(
 
 
 class ReplacingWeight(PositionWeight):
-    """Base class of weights based on the delta rule, under which later keys overwrite earlier ones.
+    """Base class of weights with the delta rule, in which a new value replaces that of its key.
 
-    The effect of key j on query i depends on the keys between them. So there is no position weight
-    of a pair, no matrix of weights, and no sum of weights by which the output could be divided.
+    The effect of a key on a query depends on the keys between the two. So there is no position
+    weight of a pair, no matrix of weights, and no sum of weights by which the output could be
+    divided.
     """
 
     causal_only = True
@@ -109,18 +111,19 @@ class ReplacingWeight(PositionWeight):
     rotatable = False
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
-        """Raise ``ValueError``, because the effect of a pair depends on the keys between them."""
+        """Raise ``ValueError``, because the weight of a pair depends on the keys between them."""
         raise ValueError(
             f"{type(self).__name__}.matrix() is undefined, because under the delta rule the weight "
-            "of a query and a key depends on the keys between them"
+            "of a query and a key depends on the keys between the two"
         )
 
 
 class DeltaWeight(ReplacingWeight):
     r"""The delta rule for linear attention, in place of a weighted sum, :eq:`eq-delta-gated`.
 
-    Features of queries and keys are divided by their norm. Then :math:`0 \le \beta_t \le 2` implies
-    that no step increases the norm of the old state, see :func:`delta_rule`.
+    The features of each query and key are divided by their norm. For keys of norm 1 and
+    :math:`0 \le \beta_t \le 2`, no step increases the norm of the old state, see
+    :func:`delta_rule`.
 
     Args:
         beta: Rates :math:`\beta_t` from 0 to 2, ``(..., heads, seq)``.
@@ -164,10 +167,10 @@ class DeltaWeight(ReplacingWeight):
         state: LinearState | None = None,
         documents: Documents | None = None,
     ) -> WeightedSums:
-        """Return the outputs of the delta rule; see ``PositionWeight.sums``.
+        """Return the outputs of the delta rule for queries and keys given as features.
 
-        The scales of the keys have no effect, because the features of each key are divided by their
-        norm.
+        The arguments are those of ``PositionWeight.sums``. The scales of the keys have no effect,
+        because the features of each key are divided by their norm.
         """
         self._require_direction(causal)
         q, k = unit(phi_q), unit(phi_k)
@@ -189,6 +192,6 @@ def _require_rates(beta: Tensor) -> None:
     """Raise ``ValueError`` if a rate on the CPU is less than 0 or greater than 2."""
     if any_eager(beta, lambda x: (x.amin() < 0) | (x.amax() > 2)):
         raise ValueError(
-            "beta must be from 0 (the state is unchanged) to 2 (the old value changes its sign), "
-            f"got values from {beta.min().item():g} to {beta.max().item():g}"
+            "beta must be at least 0 (the state is unchanged) and at most 2 (the old value changes "
+            f"its sign), got values from {beta.min().item():g} to {beta.max().item():g}"
         )

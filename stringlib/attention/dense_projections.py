@@ -2,9 +2,10 @@ r"""Random matrices W for FAVOR+, with the product Wx: independent, orthogonal a
 
 Every row :math:`\omega` has, exactly or approximately, the distribution :math:`\mathcal N(0, I_d)`.
 The projections differ in how rows depend on each other, which determines the variance of the
-estimate, and in the cost of the product Wx. Dependent rows form blocks of at most ``block_size``
-rows. More rows are stacked as independent blocks. Fewer rows are the first rows of one block.
-:mod:`stringlib.attention.projections` contains rows with a fast product, and all names.
+estimate, and in the cost of the product Wx. Dependent rows form blocks of ``block_size`` rows. If W
+has more rows than a block, several independent blocks are stacked. If the last block has more rows
+than W needs, only its first rows are used. :mod:`stringlib.attention.projections` contains the
+projections with a fast product, and the names of all projections.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ class Projection(nn.Module):
         num_features: Number m of rows of W.
         heads: Number of heads, each with a W of its own. With 1 (default) any number of heads
             share one W.
-        learnable: If True, the random numbers of W, except signs and lengths of rows, are
-            parameters. If False (default), they are buffers.
+        learnable: If True, the first of the tensors from which W is computed, see :attr:`parts`, is
+            a parameter. If False (default), all of these tensors are buffers.
         generator: Random generator. Default: the global generator.
     """
 
     parts: tuple[str, ...] = ()
-    """Names of the tensors from which W is computed; with ``learnable`` the first is a parameter.
+    """Names of the tensors from which W is computed, in the order in which ``_draw`` returns them.
 
-    ``_draw`` returns these tensors in the same order.
+    With ``learnable`` the first of these tensors is a parameter.
     """
 
     @checked
@@ -63,13 +64,13 @@ class Projection(nn.Module):
 
     @property
     def block_size(self) -> int:
-        """Number of rows of a full block. Rows of different blocks are independent."""
+        """Number of rows of a full block of W. Rows of different blocks are independent."""
         return self.head_dim
 
     @torch.no_grad()
     @checked
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Resample W in place.
+        """Resample the random matrix W in place.
 
         Args:
             generator: Random generator, which may be on another device than the module. Default:
@@ -79,35 +80,37 @@ class Projection(nn.Module):
             getattr(self, name).copy_(value)
 
     def matrix(self) -> Tensor:
-        """Return W, ``(heads, num_features, head_dim)``."""
+        """Return the random matrix W of each head, ``(heads, num_features, head_dim)``."""
         raise NotImplementedError(f"{type(self).__name__} must define matrix()")
 
     @checked
     def forward(self, x: Floats[Tensor, "... heads n self.head_dim"]) -> Tensor:
-        """Return Wx for each token: in float64 if ``x`` is, in float32 for every other dtype."""
+        """Return the product Wx for each token, in float64 if ``x`` is float64, else in float32."""
         require_heads("x", x, self.heads)
         return self.product(x if x.dtype == torch.float64 else x.float())
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"{self.head_dim}, {self.num_features}, heads={self.heads}"
 
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
-        raise NotImplementedError(f"{type(self).__name__} must define matrix()")
+        """Return new random tensors in the order of ``parts``, on the device of the generator."""
+        raise NotImplementedError(f"{type(self).__name__} must define _draw(generator)")
 
     def product(self, x: Tensor) -> Tensor:
-        """Return Wx for ``x`` in float32 or float64, without checking its shape."""
+        """Return the product Wx for ``x`` in float32 or float64, without checking its shape."""
         weight = self.matrix().to(x.dtype)
         # without a head dimension, if all heads share one W: a single product for the whole batch
         return x @ (weight[0] if self.heads == 1 else weight).mT
 
     def _drawn(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
+        """Return the result of ``_draw``, with the device of the generator as default device."""
         with nullcontext() if generator is None else generator.device:
             return self._draw(generator)
 
 
 class IidProjection(Projection):
-    """Independent Gaussian rows, the baseline to which other projections are compared."""
+    """Random matrix with independent Gaussian rows, the baseline for the other projections."""
 
     weight: Tensor
     parts: tuple[str, ...] = ("weight",)
@@ -117,15 +120,15 @@ class IidProjection(Projection):
         return (torch.randn(shape, generator=generator, dtype=drawn_dtype()),)
 
     def matrix(self) -> Tensor:
-        """Return W, ``(heads, num_features, head_dim)``."""
+        """Return the random matrix W of each head, ``(heads, num_features, head_dim)``."""
         return self.weight
 
 
 class OrthogonalProjection(IidProjection):
     r"""Orthogonal rows: a Haar random orthogonal matrix whose rows get lengths from :math:`\chi_d`.
 
-    The lengths are independent. Every row is exactly Gaussian, and the rows of a block are
-    orthogonal.
+    Here d is the number of channels. The lengths are independent. Every row is exactly Gaussian,
+    and the rows of a block are orthogonal.
 
     Source:
         Yu et al. 2016, orthogonal random features.
@@ -145,10 +148,11 @@ class SimplexProjection(OrthogonalProjection):
     r"""Simplex rows: their directions point to the corners of a randomly rotated regular simplex.
 
     The directions of a block are d orthogonal unit vectors from which their mean is subtracted,
-    scaled to length 1 again. Any two of them have the inner product :math:`-1/(d-1)`,
-    :eq:`eq-simplex-gram`. Every row is exactly Gaussian, as for :class:`OrthogonalProjection`, so
-    the estimate is unbiased. For a full block with independent lengths, no other joint
-    distribution of the directions gives a smaller error. For d = 1 a row is a Gaussian number.
+    scaled to length 1 again, where d is the number of channels. Any two directions have the inner
+    product :math:`-1/(d-1)`, :eq:`eq-simplex-gram`. Every row is exactly Gaussian, as for
+    :class:`OrthogonalProjection`, so the estimate is unbiased. For a full block with independent
+    lengths, no other joint distribution of the directions gives a smaller error. For d = 1 a row is
+    a Gaussian number.
 
     Source:
         Reid et al. 2023, simplex random features.
@@ -167,19 +171,26 @@ def drawn_dtype() -> torch.dtype:
 
 
 def random_signs(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
-    """Return random signs, 1 or −1."""
+    """Return a tensor of random signs, 1 or −1, of the given shape."""
     return (2 * torch.randint(0, 2, shape, generator=generator) - 1).to(drawn_dtype())
 
 
 def simplex_scale(size: int) -> float:
     """Return the factor that restores length 1 after the mean of unit vectors is subtracted.
 
-    The vectors are ``size`` orthogonal unit vectors.
+    Args:
+        size: Number of the vectors, which are orthogonal unit vectors; at least 2.
     """
     return math.sqrt(size / (size - 1))
 
 
 def lengths_of_rows(projection: Projection, size: int, generator: torch.Generator | None) -> Tensor:
-    """Return random lengths of all rows, χ with ``size`` degrees of freedom, ``(heads, m)``."""
+    """Return random lengths of all rows of a projection, ``(heads, num_features)``.
+
+    Args:
+        projection: The projection.
+        size: Number of degrees of freedom of the χ distribution of the lengths.
+        generator: Random generator. Default device and generator if None.
+    """
     shape = projection.heads, projection.num_features, size
     return torch.randn(shape, generator=generator, dtype=drawn_dtype()).norm(dim=-1)

@@ -1,6 +1,7 @@
 r"""Feature map of FAVOR+: positive random features that estimate the exponential of softmax.
 
-``FavorFeatures._features`` is the whole map. The product with the random rows is a matrix product
+``FavorFeatures._features`` computes the whole map. The product with the random rows is a matrix
+product
 (:mod:`stringlib.attention.dense_projections`) or a fast transform
 (:mod:`stringlib.attention.projections`).
 """
@@ -23,7 +24,7 @@ from stringlib.spec import Floats, checked
 
 
 class FavorFeatures(FeatureMap):
-    r"""Positive random features: :math:`\mathbb E\,\phi(x)^\top\phi(y) = e^{x^\top y}`.
+    r"""Positive random features φ with :math:`\mathbb E\,\phi(x)^\top\phi(y) = e^{x^\top y}`.
 
     With the rows :math:`\omega_i` of a random m × d matrix W, the features are
 
@@ -46,30 +47,32 @@ class FavorFeatures(FeatureMap):
         heads: Number of heads, each with a W of its own. With 1 (default) any number of heads
             share one W.
         learnable: If True, the random numbers of W, except signs and lengths of rows, are
-            parameters. After a step of training the features no longer estimate the exponential.
-            Default: False.
+            parameters. For ``"hadamard"`` and ``"simplex-hadamard"`` the random signs of the
+            diagonals are the parameters. After a step of training the features no longer estimate
+            the exponential. Default: False.
         hyperbolic: If True, each row is used with both signs, which gives ``2 * num_features``
-            features. For independent rows their mean squared error is
-            :math:`1 - e^{-\|x+y\|^2}` times the error of as many features from
-            ``2 * num_features`` rows. Default: False.
+            features. For independent rows, the mean squared error of these features is
+            :math:`1 - e^{-\|x+y\|^2}` times the error of the same number of features from
+            ``2 * num_features`` rows without the second sign. Default: False.
         mean_square: The mean of :math:`\|x+y\|^2` over queries x and keys y that are already
-            multiplied by ``scale``. It determines :math:`\alpha`, see :func:`optimal_alpha`. If
-            all rows of W are Gaussian, the features are unbiased for every value. With 0 (default)
-            they are those of FAVOR+. A tensor, ``(head_dim,)`` or ``(heads, head_dim)``, contains
-            the mean of :math:`(x+y)_l^2` for each channel l, and gives each channel an
-            :math:`\alpha` of its own. For ``x`` and ``y`` of shape ``(n, head_dim)`` this tensor is
+            multiplied by ``scale``. This mean determines :math:`\alpha`, see
+            :func:`optimal_alpha`. With 0 (default) the features are those of FAVOR+. If all rows of
+            W are Gaussian, the features are unbiased for every ``mean_square``. A tensor,
+            ``(head_dim,)`` or ``(heads, head_dim)``, contains the mean of :math:`(x+y)_l^2` for
+            each channel l, and gives each channel an :math:`\alpha` of its own. For queries x and
+            keys y of shape ``(n, head_dim)`` this tensor is
             ``x.square().mean(0) + y.square().mean(0) + 2 * x.mean(0) * y.mean(0)``, and its sum is
             the mean of :math:`\|x+y\|^2`.
         stabilize: If True (default), features are divided by factors that cancel in normalised
-            attention, so that no exponential overflows: those of a query by its largest feature,
-            and those of all keys of a batch entry and head by the largest of them. The factor of
-            a key therefore depends on later keys. Causal attention uses :meth:`scaled_keys`
-            instead.
+            attention, so that no exponential overflows. The features of a query are divided by
+            :math:`\sqrt m` times its largest feature. The features of all keys of a batch entry and
+            head are divided by :math:`\sqrt m` times the largest feature of these keys. This factor
+            depends on later keys, so causal attention uses :meth:`scaled_keys` instead.
         generator: Random generator for W. Default: the global generator.
 
     Attributes:
         projection: The module that stores W and multiplies by it.
-        alpha: :math:`\alpha` of each channel, ``(1 or heads, head_dim)``; None for 0, as in
+        alpha: :math:`\alpha` of each channel, ``(1 or heads, head_dim)``. None if all are 0, as in
             FAVOR+.
         scale: :math:`d^{-1/4}`, by which a layer multiplies queries and keys before the map. The
             map itself does not multiply by it.
@@ -119,15 +122,16 @@ class FavorFeatures(FeatureMap):
         )
 
     def projection_matrix(self) -> Tensor:
-        """Return W, ``(heads, num_features, head_dim)``."""
+        """Return the random matrix W of each head, ``(heads, num_features, head_dim)``."""
         return self.projection.matrix()
 
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Resample W in place, so that buffers and parameters remain the same objects.
+        """Resample the random matrix W in place, so that its tensors remain the same objects.
 
         In training on several processes, pass a generator with the same seed in every process.
-        Otherwise each process draws another W. ``DistributedDataParallel`` replaces buffers by
-        those of the first process, but learned numbers would differ from then on.
+        Otherwise each process draws another W. ``DistributedDataParallel`` copies the buffers of
+        the first process to the others, but not the parameters. If W is learned, the processes
+        would therefore train different matrices from then on.
 
         Args:
             generator: Random generator, which may be on another device than the module. Default:
@@ -136,7 +140,7 @@ class FavorFeatures(FeatureMap):
         self.projection.redraw(generator)
 
     def drawn(self) -> Tensor | None:
-        """Return up to 16 random numbers of each W, ``(heads, 16)``; None if all are trained."""
+        """Return up to 16 random numbers of each W, ``(heads, count)``; None if all are trained."""
         numbers = next(self.projection.buffers(), None)
         while numbers is not None and numbers.ndim > 2:
             numbers = numbers.select(1, 0)  # the first row, because a flattened matrix is a copy
@@ -148,17 +152,17 @@ class FavorFeatures(FeatureMap):
     ) -> Tensor:
         """Return the features of queries or keys.
 
-        With ``stabilize`` they are divided by the maxima of :eq:`eq-favor-stabiliser`.
+        With ``stabilize`` the features are divided by the maxima of :eq:`eq-favor-stabiliser`.
 
         Args:
-            x: Queries or keys, ``(..., heads, seq, head_dim)``; any number of heads if the map has
-                one.
-            is_query: True (default) for queries, False for keys. Without ``stabilize`` both have
-                the same features.
+            x: Queries or keys, ``(..., heads, seq, head_dim)``. If the map was made with
+                ``heads=1``, any number of heads is accepted.
+            is_query: True (default) for queries, False for keys. Without ``stabilize`` a query and
+                an equal key have the same features.
 
         Returns:
-            Features, ``(..., heads, seq, m)``, in the dtype of ``x``, but at least float32: their
-            gradients overflow in float16.
+            Features, ``(..., heads, seq, m)``. They are float64 if ``x`` is float64, and otherwise
+            float32, because gradients of the features overflow in float16.
         """
         require_heads("x", x, self.heads)
         kind = "query" if is_query else "keys"
@@ -166,21 +170,23 @@ class FavorFeatures(FeatureMap):
 
     @checked
     def scaled_keys(self, k: Floats[Tensor, "... heads n self.head_dim"]) -> tuple[Tensor, Tensor]:
-        r"""Return the features of each key divided by their maximum, and its logarithm.
+        r"""Return the features of each key divided by a factor, and the logarithms of the factors.
 
-        ``features * log_scale.exp()[..., None]`` are the features without stabiliser, up to
-        rounding. The scale of a key does not depend on other keys, so that causal attention can
-        compute it token by token, :eq:`eq-favor-scaled-keys`. The scales must not be omitted:
-        without them every key would have the same maximum.
+        The features of a key are divided by :math:`\sqrt m` times their maximum. The logarithms of
+        these factors are the scales of the keys. For ``features, scale = phi.scaled_keys(k)``,
+        ``features * scale.exp()[..., None]`` are the features without stabiliser, up to rounding.
+        The scale of a key does not depend on other keys, so that causal attention can compute it
+        token by token, :eq:`eq-favor-scaled-keys`. The scales must not be omitted, because without
+        them every key would have the same maximum.
 
         Args:
             k: Keys, ``(..., heads, seq, head_dim)``.
 
         Returns:
-            Features, ``(..., heads, seq, m)``, of which none is above :math:`1/\sqrt m`; and their
-            scales, ``(..., heads, seq)``; both in float32 or float64. The scales are the
-            ``key_scale`` of :func:`~stringlib.attention.linear.linear_attention`. They have no
-            gradient, because the features already carry the gradient of the whole product.
+            Features, ``(..., heads, seq, m)``, of which none is above :math:`1/\sqrt m`, and the
+            scales, ``(..., heads, seq)``. Features and scales are float32 or float64. The scales
+            are the ``key_scale`` of :func:`~stringlib.attention.linear.linear_attention`. The
+            scales have no gradient, because the features carry the gradient of the whole product.
         """
         require_heads("k", k, self.heads)
         features, scale = self._features(k, "key")
@@ -188,18 +194,20 @@ class FavorFeatures(FeatureMap):
         return features, scale
 
     def _features(self, x: Tensor, stabilizer: str | None) -> tuple[Tensor, Tensor | None]:
-        r"""Return the features divided by :math:`e^c`, and c: the whole map in one place.
+        r"""Return the features divided by a factor :math:`e^c`, and its logarithm c or None.
+
+        This method computes the whole map, here for :math:`\alpha = 0`:
 
         .. math:: \phi(x)_i = \tfrac{1}{\sqrt m}\,e^{\omega_i^\top x - \|x\|^2/2 - c}
 
         Args:
             x: Queries or keys, ``(..., heads, seq, head_dim)``.
-            stabilizer: None for c = 0. ``"query"`` and ``"key"``: c is the largest exponent of the
-                token. ``"keys"``: c is the largest exponent of all tokens of a head.
+            stabilizer: None for c = 0. For ``"query"`` and ``"key"``, c is the largest exponent of
+                the token. For ``"keys"``, c is the largest exponent of all tokens of a head.
 
         Returns:
-            Features, ``(..., heads, seq, m)``, and for ``"key"`` c, ``(..., heads, seq)``; both in
-            float32 or float64. c has no gradient.
+            Features, ``(..., heads, seq, m)``, in float32 or float64. For ``"key"`` also c,
+            ``(..., heads, seq)``, which has no gradient; otherwise None.
         """
         x = along = x.to(at_least_float32(x.dtype))
         if self.alpha is not None:
@@ -228,7 +236,7 @@ class FavorFeatures(FeatureMap):
     def _offset(self, dtype: torch.dtype) -> Tensor:
         """Return the part of the exponents that does not depend on x, ``(heads, 1, m)``.
 
-        For one α it is α‖ω‖² + log(1 − 4α)·d/4.
+        If all d channels have the same α, this part is α‖ω‖² + log(1 − 4α)·d/4 for the row ω.
         """
         assert self.alpha is not None
         alpha = self.alpha.to(dtype)
@@ -238,7 +246,7 @@ class FavorFeatures(FeatureMap):
         return offset.repeat(1, 2 if self.hyperbolic else 1).unsqueeze(-2)
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return (
             f"{self.head_dim}, {self.num_features}, heads={self.heads}, "
             f"hyperbolic={self.hyperbolic}, stabilize={self.stabilize}, "
@@ -253,9 +261,10 @@ def optimal_alpha(mean_square: Tensor, channels: int) -> Tensor: ...
 def optimal_alpha(mean_square: float | Tensor, channels: int) -> float | Tensor:
     r"""Return the parameter :math:`\alpha \le 0` of the random features with least variance.
 
-    It is :math:`\alpha = (1 - 1/\rho)/8`, equation :eq:`eq-favor-optimal-alpha`, where
+    The parameter is :math:`\alpha = (1 - 1/\rho)/8`, equation :eq:`eq-favor-optimal-alpha`, where
     :math:`\rho \in (0, 1]` is the positive root of
-    :math:`2\zeta\rho^2 + (2\zeta + d)\rho - d`. It depends only on :math:`\zeta/d`.
+    :math:`2\zeta\rho^2 + (2\zeta + d)\rho - d`. So α depends only on :math:`\zeta/d`, where
+    :math:`\zeta` is ``mean_square`` and d is ``channels``.
 
     Args:
         mean_square: The mean :math:`\zeta \ge 0` of :math:`\|x + y\|^2` over queries x and keys y.
@@ -273,7 +282,17 @@ def optimal_alpha(mean_square: float | Tensor, channels: int) -> float | Tensor:
 
 
 def _fitted_alpha(mean_square: float | Tensor, heads: int, head_dim: int) -> Tensor | None:
-    """Return the optimal α of each channel, ``(1 or heads, head_dim)``; None if all are 0."""
+    """Return the optimal α of each channel, ``(1 or heads, head_dim)``; None if all are 0.
+
+    Args:
+        mean_square: The argument ``mean_square`` of :class:`FavorFeatures`, a number or a tensor.
+        heads: Number of heads.
+        head_dim: Number of channels of a head.
+
+    Raises:
+        TypeError: If ``mean_square`` is a tensor that is not floating-point.
+        ValueError: If ``mean_square`` is negative, not finite or of another shape.
+    """
     if not isinstance(mean_square, Tensor):
         if mean_square < 0:
             raise ValueError(f"mean_square must be at least 0, got {mean_square}")

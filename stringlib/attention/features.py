@@ -26,8 +26,8 @@ class FeatureMap(nn.Module):
             :math:`d^{-1/4}` for a map that estimates :math:`e^{x^\top y}`, because the logits of
             softmax are :math:`q^\top k/\sqrt d`. Default: 1.
         place: The default for ``rotate`` of a layer with a rotary encoder: ``"before"`` (queries
-            and keys are rotated) or ``"after"`` (features are rotated). Default: None, the user
-            of the layer has to choose.
+            and keys are rotated) or ``"after"`` (features are rotated). Default: None, the layer
+            has no default for ``rotate``.
         nonnegative: True (default) if no feature is negative, so that no similarity is negative.
             If False, a layer does not divide by the sum of the weights, which could be 0.
     """
@@ -39,7 +39,8 @@ class FeatureMap(nn.Module):
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor | None]:
         r"""Return the features of keys, each divided by a factor, and the factors' logarithms.
 
-        A map whose features may overflow divides them by such factors. The base class does not.
+        A map whose features may overflow divides the features of each key by a factor. The base
+        class does not.
 
         Args:
             k: Keys, ``(..., heads, seq, head_dim)``.
@@ -52,11 +53,11 @@ class FeatureMap(nn.Module):
         return self(k, is_query=False), None
 
     def drawn(self) -> Tensor | None:
-        """Return some of the random numbers of the map, ``(1 or heads, count)``.
+        """Return some of the random numbers of the map, ``(1 or heads, count)``, or None.
 
-        A state of causal attention contains them, so that it is not continued with other random
-        features. The base class returns None: there are no random numbers, or training changes
-        them.
+        A state of causal attention contains these numbers, so that the state is not continued with
+        other random features. None, as in the base class, means that the map has no random
+        numbers, or that training changes them.
         """
         return None
 
@@ -72,7 +73,7 @@ class IdentityFeatures(FeatureMap):
 
     @checked
     def forward(self, x: Floats[Tensor, "..."], is_query: bool = True) -> Tensor:
-        """Return ``x``, for queries and for keys."""
+        """Return the features, which are ``x`` itself, for queries and for keys."""
         return x
 
 
@@ -81,7 +82,7 @@ class ReLUFeatures(FeatureMap):
 
     @checked
     def forward(self, x: Floats[Tensor, "..."], is_query: bool = True) -> Tensor:
-        """Return the features, in the shape of ``x``; the same for queries and keys."""
+        """Return the features, in the shape of ``x``. Queries and keys are treated alike."""
         return torch.relu(x)
 
 
@@ -96,7 +97,7 @@ class ELUFeatures(FeatureMap):
 
     @checked
     def forward(self, x: Floats[Tensor, "..."], is_query: bool = True) -> Tensor:
-        """Return the features, in the shape of ``x``; the same for queries and keys."""
+        """Return the features, in the shape of ``x``. Queries and keys are treated alike."""
         return elu_plus_one(x)
 
 

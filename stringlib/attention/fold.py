@@ -1,8 +1,8 @@
 """Merge the basis of an encoder into the projections of a layer (folding), :eq:`eq-fold`.
 
 In training, merging can be faster, because the basis is then multiplied with the weights once per
-step instead of with every token. For inference, :func:`folded` merges it once, and afterwards the
-basis costs nothing.
+step instead of with every token. For inference, :func:`folded` merges the basis once, and
+afterwards the basis costs nothing.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from stringlib.precision import at_least_float32, without_autocast
 def projected(
     layer: Any, x: Tensor, positions: Any, state: Any, documents: Documents | None = None
 ) -> tuple[Tensor, Tensor, Any]:
-    """Project the tokens to queries and keys, in the basis of the encoder if that is faster.
+    """Return the queries and keys of tokens, in the basis of the encoder if that is faster.
 
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         x: Tokens, ``(..., seq, dim)``.
         positions: Positions of the tokens, phases of the encoder, or None.
-        state: The state of the earlier tokens, or None.
+        state: The state that the layer returned for the earlier tokens, or None.
         documents: The documents of packed sequences, or None.
 
     Returns:
         Queries, ``(..., seq, heads * head_dim)``, keys, ``(..., seq, kv_heads * head_dim)``, and
-        positions for the core. If queries and keys are already in the basis of the encoder, these
-        are phases without the basis, so that it is not applied again.
+        positions for the core. If queries and keys are already in the basis of the encoder, the
+        positions are phases without the basis, so that the basis is not applied again.
     """
     if not is_faster(layer, x):
         return layer.to_q(x), layer.to_k(x), positions
@@ -54,7 +54,7 @@ def projected(
 def is_faster(layer: Any, x: Tensor) -> bool:
     """Return whether to multiply a basis P of the encoder with the weights instead of the tokens.
 
-    True if this is exact and, by the shapes, faster.
+    The result is True if multiplying the weights is exact and, by the shapes, faster.
 
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
@@ -82,12 +82,12 @@ def is_faster(layer: Any, x: Tensor) -> bool:
 
 
 def folded_linear(linear: nn.Linear, x: Tensor, basis: Tensor) -> Tensor:
-    """Return the output of a projection multiplied by Pᵀ, computed as a projection with PᵀW.
+    """Return the output of a projection W multiplied by Pᵀ, computed as a projection with PᵀW.
 
     Args:
-        linear: The projection W.
+        linear: The projection with the weight W.
         x: Tokens, ``(..., seq, dim)``.
-        basis: The basis P of each head, ``(heads, head_dim, head_dim)``.
+        basis: The basis P of each head of the encoder, ``(heads, head_dim, head_dim)``.
     """
 
     def fold(parameter: Tensor | None) -> Tensor | None:
@@ -108,21 +108,25 @@ def folded_linear(linear: nn.Linear, x: Tensor, basis: Tensor) -> Tensor:
 def folded(layer: Any) -> Any:
     """Return a copy of a layer in which the basis of the encoder is merged into the weights.
 
+    Args:
+        layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
+
     Raises:
-        ValueError: If the layer is not softmax attention with a rotary encoder, or a projection to
-            queries or keys is more than a product with its weight.
+        ValueError: If the layer is not softmax attention with a rotary encoder, or if the encoder
+            overrides ``forward``. Also if a projection to queries or keys computes more than the
+            product with its weight, or if the encoder, the core or the key shift has a hook.
     """
     core, encoder = layer.core, layer.core.encoder
     softmax = type(core) is SoftmaxAttention
     if not isinstance(encoder, RotaryEncoder) or not softmax:
         raise ValueError(
-            "attention must be softmax with a rotary encoder to be folded, "
-            f"got {layer.extra_repr()}"
+            "attention must be softmax with a rotary encoder to be folded, got a layer with "
+            f"{layer.extra_repr()}"
         )
     if type(encoder).forward is not RotaryEncoder.forward:
         raise ValueError(
-            "encoder must have the forward of RotaryEncoder to be folded, got "
-            f"{type(encoder).__name__} with its own. Override frequencies and basis instead."
+            f"encoder must not override forward() to be folded, got {type(encoder).__name__}, "
+            "which does. Override frequencies() and basis() instead."
         )
     for name, module in (("encoder", encoder), ("core", core), ("shift", layer.shift)):
         if module is not None:

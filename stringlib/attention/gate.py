@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from stringlib.inputs import did_you_mean, require_split
+from stringlib.inputs import require_name, require_split
 from stringlib.spec import Floats, checked
 
 GATES = ("headwise", "elementwise")
@@ -13,10 +13,10 @@ GATES = ("headwise", "elementwise")
 class Gate(nn.Module):
     r"""Output gate: multiplies the outputs of the heads by numbers in (0, 1).
 
-    The numbers are computed from the input of the layer. With :math:`g_i = \sigma(x_i W_\theta)`,
-    equation :eq:`eq-gate`, the output :math:`y_i` of the heads becomes :math:`g_i \odot y_i`. The
-    output projection comes after the gate. The gate of a token depends on this token alone, and not
-    on other tokens or on the attention weights.
+    The numbers are computed from the input of the layer. For the input :math:`x_i` of token i they
+    are :math:`g_i = \sigma(x_i W_\theta)`, equation :eq:`eq-gate`. The output :math:`y_i` of the
+    heads becomes :math:`g_i \odot y_i`, before the output projection. The gate of a token depends
+    on this token alone, and not on other tokens or on the attention weights.
 
     If several queries attend to the same mean, different gates give them different outputs,
     :eq:`eq-gate-rank`. But a gate does not raise the rank of a head, which is at most the number of
@@ -29,9 +29,9 @@ class Gate(nn.Module):
             one number per token and channel.
 
     Attributes:
-        to_gate: :math:`W_\theta`, a linear projection without a bias. It has ``dim * heads``
-            parameters if headwise, ``dim * dim`` if elementwise. Before training, gates are about
-            1/2.
+        to_gate: The projection :math:`W_\theta`, an ``nn.Linear`` without a bias. A headwise gate
+            has ``dim * heads`` parameters, an elementwise gate ``dim * dim``. Before training,
+            gates are about 1/2.
 
     Raises:
         ValueError: If ``kind`` is unknown or ``heads`` does not divide ``dim``.
@@ -45,11 +45,7 @@ class Gate(nn.Module):
     def __init__(self, dim: int, heads: int, kind: str = "elementwise") -> None:
         super().__init__()
         require_split(dim, heads)
-        if kind not in GATES:
-            raise ValueError(
-                f"gate must be None or one of {', '.join(GATES)}, got {kind!r}"
-                f"{did_you_mean(kind, GATES)}"
-            )
+        require_name("kind", kind, GATES)
         self.dim, self.heads, self.kind = int(dim), int(heads), kind
         numbers = self.heads if kind == "headwise" else self.dim
         self.to_gate = nn.Linear(self.dim, numbers, bias=False)
@@ -77,7 +73,7 @@ class Gate(nn.Module):
 
     @checked
     def values(self, x: Floats[Tensor, "... n self.dim"]) -> Tensor:
-        """Return the gates, numbers in (0, 1).
+        """Return the numbers in (0, 1) by which the outputs of the heads are multiplied.
 
         Args:
             x: Input of the layer, ``(..., seq, dim)``.
@@ -89,5 +85,5 @@ class Gate(nn.Module):
         return open_by.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"dim={self.dim}, heads={self.heads}, kind={self.kind}"

@@ -21,19 +21,21 @@ class LinearAttention(AttentionCore):
     r"""Kernelised attention with positions and a position weight, :eq:`eq-linear-attention`.
 
     The output of query i is :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the
-    same sum without :math:`v_j`. It is not divided if features may be negative, or if the weight is
-    a delta rule.
+    same sum without :math:`v_j`. The sum is not divided if features may be negative, or if the
+    weight is a delta rule.
 
     Args:
         features: The feature map φ.
-        encoder: A rotary encoder; or a relative bias, whose exponential is then the weight; or
-            None.
-        weight: The position weight w, or a module that makes it from the tokens. Default: 1.
+        encoder: One of a rotary encoder, a relative bias, whose exponential is then the weight, or
+            None (default).
+        weight: The position weight w, or a module that makes w from the tokens. Default: None, the
+            constant weight 1.
         rotate: Where the rotary encoder is applied: ``"before"`` φ, to queries and keys, or
             ``"after"`` φ, to the features, in the numerator only. Default: ``features.place``.
-        roll: Shifts features by their position, in place of an encoder.
-        causal: If True, a token attends only to itself and to earlier tokens.
-        grid: ``(rows, columns)`` of an image, whose positions are the default.
+        roll: Shifts features by their position, in place of an encoder. Default: None.
+        causal: If True, a token attends only to itself and to earlier tokens. Default: False.
+        grid: ``(rows, columns)`` of an image. The positions of the grid are then the default for an
+            encoder with two coordinates. Default: None, a sequence.
 
     Example:
         >>> import torch
@@ -66,7 +68,8 @@ class LinearAttention(AttentionCore):
             if weight is not None:
                 raise ValueError(
                     "weight must be None with a RelativeBias as encoder, because linear attention "
-                    f"uses the exponential of the bias as its weight, got {weight!r}"
+                    f"uses the exponential of the bias as its weight, got {weight!r}. Leave out "
+                    "weight or encoder."
                 )
             from stringlib.attention.toeplitz import BiasWeight
 
@@ -79,13 +82,13 @@ class LinearAttention(AttentionCore):
 
     @property
     def has_state(self) -> bool:
-        """Whether the core can continue from the state that earlier tokens left."""
+        """Whether the core returns a state, from which later tokens continue."""
         recurrent = self.weight is None or self.weight.has_state
         return self.causal and self.rotate != "after" and recurrent
 
     @property
     def unfit_for_context(self) -> str | None:
-        """What the core is that cannot attend to tokens of another sequence; None if it can."""
+        """Words that say why a context is refused, such as "a causal layer"; None if accepted."""
         made = None
         if self.weight is not None and type(self.weight).forward is not PositionWeight.forward:
             weight = type(self.weight).__name__
@@ -93,7 +96,7 @@ class LinearAttention(AttentionCore):
         return super().unfit_for_context or made
 
     def _description(self) -> str:
-        """Return ``kind`` for the parts that the core has now."""
+        """Return the value of ``kind`` for the parts that the core has now."""
         parts = (self.features, self.weight, self.roll)
         words = " with ".join(described(p) for p in parts if p is not None)
         return words + super()._description()
@@ -140,24 +143,36 @@ class LinearAttention(AttentionCore):
         )
 
     def require_state(self, state: Any) -> None:
-        """Raise unless the core has a state, and ``state`` is None or one of its kind."""
+        """Raise unless the core has a state, and ``state`` is None or the state of such a core.
+
+        Raises:
+            TypeError: If ``state`` is not of the class that this core returns.
+            ValueError: If the core has no state, if ``state`` comes from a core with other parts,
+                or, on the CPU, if ``state`` belongs to other random features.
+        """
         if self.causal and self.rotate != "after" and not self.has_state:
             argument = "return_state must be False" if state is None else "state must be None"
             raise ValueError(
                 f"{argument} for {type(self.weight).__name__}, which has no state, "
-                f"got {True if state is None else 'one'}"
+                f"got {True if state is None else 'a ' + type(state).__name__}. Pass all tokens at "
+                "once, or use a decay, for example weight='retnet'."
             )
         super().require_state(state)
         own = None if state is None or state.drawn is None else self.features.drawn()
         if own is not None and any_eager(own, lambda x: x != state.drawn.to(x)):
             raise ValueError(
-                "state: the random features of this layer are not those that made the state. "
-                "Begin with state=None after features.redraw(), and continue a state only in the "
-                "layer that returned it"
+                "state must come from a layer with the same random features, got a state of other "
+                "random features. Begin with state=None after features.redraw(), and pass a state "
+                "only to the layer that returned it."
             )
 
     def _labelled(self, after: Any, before: Any) -> LinearState:
-        """Return the state after the tokens with what the core recognises it by."""
+        """Return the state ``after`` with the words and numbers by which the core recognises it.
+
+        Args:
+            after: The state after the tokens.
+            before: The state before the tokens, or None.
+        """
         drawn = self.features.drawn() if before is None else before.drawn
         if before is None and drawn is not None:
             drawn = drawn.clone().expand(*after.sums.shape[:-2], -1)
@@ -165,15 +180,16 @@ class LinearAttention(AttentionCore):
         return state
 
     def _adopted(self, weight: PositionWeight) -> PositionWeight:
-        """Return the weight, or raise if it cannot be combined with the other parts."""
+        """Return the weight, or raise ``ValueError`` if it does not fit the other parts."""
         if "_parameters" not in vars(weight):  # a class whose constructor does not call super()
             nn.Module.__init__(weight)
         for name, tensor in weight.named_buffers():
             if tensor.requires_grad:
                 raise ValueError(
-                    f"weight must not depend on another module's parameters, got {name} with "
-                    f"requires_grad. Pass {type(weight).__name__}(nn.Parameter({name})) to train "
-                    f"it, or pass a bias from which {name} is computed as encoder."
+                    "weight must not hold a tensor that requires a gradient and is not a "
+                    f"parameter, got {name} with requires_grad=True. Pass "
+                    f"{type(weight).__name__}(nn.Parameter({name})) to train it. If it is computed "
+                    "from a RelativeBias, pass this bias as encoder instead."
                 )
         if weight.causal_only and not self.causal:
             raise ValueError(
@@ -182,26 +198,36 @@ class LinearAttention(AttentionCore):
             )
         if self.rotate in ("after", "roll") and not weight.rotatable:
             raise ValueError(
-                f"rotate must be 'before' with the weight {type(weight).__name__}, because its "
-                f"features must not be mixed with each other, got {self.rotate!r}"
+                f"rotate must be None or 'before' with the weight {type(weight).__name__}, whose "
+                f"features must not be rotated or rolled, got {self.rotate!r}. For positions use a "
+                "rotary encoder with rotate='before'."
             )
         return weight
 
 
 def side_of_rotation(encoder: Any, features: FeatureMap, rotate: str | None) -> str | None:
-    """Return on which side of the feature map an encoder, or its name, is applied."""
+    """Return on which side of the feature map an encoder is applied, ``"before"`` or ``"after"``.
+
+    Args:
+        encoder: A rotary encoder, its name, or None, for which the result is None.
+        features: The feature map.
+        rotate: The side that the user has chosen, or None for the default of the feature map.
+
+    Raises:
+        ValueError: If ``rotate`` does not fit the feature map, or if there is no default.
+    """
     if encoder is None:
         return None
     if rotate == "after" and not features.nonnegative:
         raise ValueError(
             f"rotate must be None or 'before' with {type(features).__name__}, because 'after' "
-            "needs features that are not negative, got 'after'"
+            "needs features that are never negative, got 'after'"
         )
     rotate = rotate or features.place
     if rotate is None:
         raise ValueError(
             f"rotate must be 'before' or 'after' with {type(features).__name__}, got None. With "
-            "'before', a score depends on more than the offset of two tokens; with 'after', "
+            "'before', a weight depends on more than the offset of two tokens. With 'after', "
             "weights may be negative."
         )
     return rotate

@@ -1,7 +1,7 @@
 r"""Position weights that a layer constructs by name: decays, the delta rule and Toeplitz tables.
 
-A data-dependent decay treats padding as if it were absent: padding causes no decay. A constant
-decay counts positions, and padding has positions too.
+With a data-dependent decay, padding causes no decay. With a constant decay, padding causes the same
+decay as any other token, because a constant decay counts positions.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class RetNetDecay(DecayWeight):
         super().__init__(retnet_log_decay(heads))
 
     def reset_non_persistent_buffers(self) -> None:
-        """Compute the decays again."""
+        """Compute the decays again, which a wrapper may have rounded or left uninitialised."""
         self.log_decay.copy_(retnet_log_decay(len(self.log_decay)))
 
 
 class TokenDecay(PositionWeight):
     """Base class of data-dependent decays (forget gates), which are computed from the tokens.
 
-    A subclass defines :meth:`log_decay`. Calling the module on tokens returns the position weight
-    for these tokens, a :class:`~stringlib.attention.decay.DecayWeight`.
+    A subclass defines the method ``log_decay``. Calling the module on tokens returns the position
+    weight for these tokens, a :class:`~stringlib.attention.decay.DecayWeight`.
     """
 
     causal_only = True
@@ -65,7 +65,7 @@ class TokenDecay(PositionWeight):
         Args:
             x: Tokens, ``(..., seq, dim)``.
             key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. Padding causes no
-                decay.
+                decay. Default: None, no padding.
         """
         log_decay = self.log_decay(x)
         if key_mask is not None:
@@ -76,17 +76,21 @@ class TokenDecay(PositionWeight):
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
         """Raise ``ValueError``, because the matrix depends on the tokens.
 
-        The weight that ``forward`` returns for given tokens has a matrix if there is one decay per
-        token.
+        If there is one decay per token, the weight that ``forward`` returns for given tokens has a
+        matrix. With one decay per feature there is no single matrix.
         """
         raise ValueError(
             f"{type(self).__name__}.matrix() is undefined, because the decay depends on the "
-            f"tokens. Call weight = {type(self).__name__}(…)(x) first, then weight.matrix(n, n)."
+            f"tokens. If there is one decay per token, call weight = {type(self).__name__}(…)(x) "
+            "for n tokens x, then weight.matrix(n, n). With one decay per feature there is no "
+            "single matrix."
         )
 
 
 class GLADecay(TokenDecay):
     r"""GLA's decay per token and feature, :math:`\alpha_t = \sigma(x_t W^1 W^2 + b)^{1/16}`.
+
+    Here :math:`x_t` is token t, and :math:`W^1, W^2` and b are learned.
 
     Args:
         dim: Number of channels of a token.
@@ -115,14 +119,16 @@ class GLADecay(TokenDecay):
 class SSDDecay(TokenDecay):
     r"""Mamba-2's decay per token and head, :math:`\alpha_t = e^{-A\,\mathrm{softplus}(x_t W + b)}`.
 
+    Here :math:`x_t` is token t, and A, W and b are learned.
+
     Args:
         dim: Number of channels of a token.
         heads: Number of heads.
 
     Attributes:
-        log_rate: :math:`\log A`, ``(heads,)``. Initially A is uniform on (1, 16).
-        to_step: W and b, an ``nn.Linear``. Initially the softplus of b is log-uniform on
-            (0.001, 0.1).
+        log_rate: The parameter :math:`\log A`, ``(heads,)``. Initially A is uniform on (1, 16).
+        to_step: The projection with the weight W and the bias b, an ``nn.Linear``. Initially the
+            softplus of b is log-uniform on (0.001, 0.1).
 
     Source:
         Dao and Gu 2024; the initial values are those of their code.
@@ -136,7 +142,7 @@ class SSDDecay(TokenDecay):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Resample A, W and b."""
+        """Resample the parameters A, W and b in place."""
         self.to_step.reset_parameters()
         self.log_rate.uniform_(1, 16).log_()
         step = torch.empty_like(self.log_rate).uniform_(math.log(1e-3), math.log(0.1)).exp()
@@ -152,8 +158,9 @@ class SSDDecay(TokenDecay):
 class LearnedDelta(ReplacingWeight):
     r"""The delta rule with data-dependent rates :math:`\beta_t = 2\,\sigma(x_t W + b)`.
 
-    A rate greater than 1 reverses the sign of the old value of the key. With such rates the state
-    can track the parity of a sequence of bits, :eq:`eq-delta-parity`.
+    Here :math:`x_t` is token t, and W and b are learned. A rate greater than 1 reverses the sign of
+    the old value of the key. With such rates the state can track the parity of a sequence of bits,
+    :eq:`eq-delta-parity`.
 
     Args:
         dim: Number of channels of a token.
@@ -161,8 +168,8 @@ class LearnedDelta(ReplacingWeight):
         gated: If True, the state also decays, as in :class:`SSDDecay`. Default: False.
 
     Attributes:
-        to_rate: W and b, an ``nn.Linear``.
-        decay: The :class:`SSDDecay`, or None without a decay.
+        to_rate: The projection with the weight W and the bias b, an ``nn.Linear``.
+        decay: The :class:`SSDDecay` if ``gated``, otherwise None.
 
     Source:
         Yang et al. 2024; Yang et al. 2025 for the decay; Grazzi et al. 2025 for the factor 2.
@@ -179,7 +186,7 @@ class LearnedDelta(ReplacingWeight):
         Args:
             x: Tokens, ``(..., seq, dim)``.
             key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. Padding does not
-                change the state.
+                change the state. Default: None, no padding.
         """
         beta = 2 * torch.sigmoid(self.to_rate(x)).mT
         if key_mask is not None:
@@ -189,19 +196,19 @@ class LearnedDelta(ReplacingWeight):
         return DeltaWeight(beta, self.decay(x, key_mask=key_mask).log_decay.squeeze(-1))
 
     def extra_repr(self) -> str:
-        """Return as text for ``repr`` whether the state decays."""
+        """Return the arguments that ``repr`` shows."""
         return f"gated={self.decay is not None}"
 
 
 class LearnedToeplitz(ToeplitzWeight):
     r"""Toeplitz weight :math:`w(i,j) = e^{b_{j-i}}` with one learned bias per head and offset.
 
-    Give either ``length`` or ``grid``.
+    Here i is the position of the query and j that of the key. Give either ``length`` or ``grid``.
 
     Args:
         heads: Number of heads.
         length: Number of tokens n of the longest sequence. A shorter sequence uses the middle of
-            the table, where the small offsets are.
+            the table of biases, where the small offsets are.
         grid: ``(h, w)``, the numbers of rows and columns of an image.
 
     Attributes:
@@ -222,8 +229,8 @@ class LearnedToeplitz(ToeplitzWeight):
     ) -> None:
         if (length is None) == (grid is None):
             raise ValueError(
-                "exactly one of length (of the longest sequence) and grid (rows, columns) must be "
-                f"given for weight 'toeplitz', got length={length!r} and grid={grid!r}"
+                "either length (of the longest sequence) or grid (rows, columns) must be given for "
+                f"weight 'toeplitz', not both, got length={length!r} and grid={grid!r}"
             )
         size: tuple[Any, ...] = (length,) if grid is None else tuple(grid)
         super().__init__(nn.Parameter(torch.empty(heads, *(2 * n - 1 for n in size))))
@@ -231,25 +238,26 @@ class LearnedToeplitz(ToeplitzWeight):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Resample the biases."""
+        """Resample the biases in place."""
         nn.init.normal_(self.bias, std=0.02)
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
-        """Return the weight itself, which depends on the number of tokens only.
+        """Return the weight itself, because it does not depend on the values of the tokens.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
-            key_mask: Not used.
+            key_mask: False for padding, which has no effect on the weight.
 
         Raises:
             ValueError: If ``x`` is a sequence of more than ``length`` tokens.
         """
         if len(self.size) == 1 and x.shape[-2] > self.size[0]:
             raise ValueError(
-                f"x must have at most length = {self.size[0]} tokens, got {x.shape[-2]}"
+                f"x must have at most length = {self.size[0]} tokens, got {x.shape[-2]}. Construct "
+                "the layer with a larger length."
             )
         return self
 
     def extra_repr(self) -> str:
-        """Return the size of the table as text for ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"size={self.size}"

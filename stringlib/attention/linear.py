@@ -1,7 +1,7 @@
 r"""Linear (kernelised) attention of features that are already computed.
 
-Linear attention replaces the exponential of softmax by a product of features. Its cost is linear
-in the number of tokens, unless its position weight needs the n × n matrix.
+Linear attention replaces the exponential of softmax by a product of features. The cost is linear
+in the number of tokens, unless the position weight needs the n × n matrix.
 """
 
 from __future__ import annotations
@@ -102,42 +102,45 @@ def linear_attention(
     r"""Return the output of linear attention for features that are already computed.
 
     The output of query i is :math:`\sum_j A_{ij} v_j / \sum_j A_{ij}` with
-    :math:`A_{ij} = w(i,j)\,\phi(q_i)^\top\phi(k_j)`, equation :eq:`eq-linear-attention`. A column
-    of ones is appended to the values, so that one product gives numerator and denominator,
-    :eq:`eq-linear-ones`.
+    :math:`A_{ij} = w(i,j)\,\phi(q_i)^\top\phi(k_j)`, where w is the position weight,
+    :eq:`eq-linear-attention`. A column of ones is appended to the values, so that one product gives
+    numerator and denominator, :eq:`eq-linear-ones`.
 
     Args:
         phi_q: Features of the queries, ``(..., heads, n, m)``. With ``normalize`` no feature may
             be negative, because the denominator could then be 0. On the CPU a negative feature
             raises an error; on a GPU, or compiled, this is not checked.
-        phi_k: Features of the keys, ``(..., heads, keys, m)``, under the same condition.
+        phi_k: Features of the keys, ``(..., heads, keys, m)``. With ``normalize`` no feature may be
+            negative, as for ``phi_q``.
         v: Values, ``(..., heads, keys, d_v)``.
-        weight: The position weight :math:`w`. Default: None, the constant weight 1.
+        weight: The position weight w. Default: None, the constant weight 1.
         causal: If True, query i attends only to the keys 0 … i, and the number of keys must be
             the number of queries. Default: False.
         normalize: If True (default), the sum is divided by :math:`\sum_j A_{ij}`. If this
-            denominator is exactly 0, the numerator is returned; it is 0 too if all
-            :math:`A_{ij}` are. In float32, a query gets no gradient if its largest feature is below
-            5e-31, because the gradient could overflow. The same holds if the denominator is below
-            5e-31 after the features of the query are scaled so that the largest is about 1.
-        mode: How to compute the sums. ``"parallel"`` uses the n × n matrix A, ``"recurrent"`` goes
-            token by token, ``"chunk"`` goes chunk by chunk; the last two need ``causal``.
-            ``"fft"`` is for :class:`~stringlib.attention.toeplitz.ToeplitzWeight`. None (default)
-            lets the position weight choose, for speed.
+            denominator is exactly 0, the numerator is returned, which is 0 too if all
+            :math:`A_{ij}` are 0. In float32, a query gets no gradient if its largest feature is
+            below 5e-31, because the gradient could overflow. The same holds if the denominator is
+            below 5e-31 after the features of the query are scaled so that the largest is about 1.
+        mode: How to compute the sums. ``"parallel"`` uses the n × n matrix A. ``"recurrent"`` goes
+            token by token and ``"chunk"`` chunk by chunk, only with ``causal`` and a weight that
+            has a recurrent form. ``"fft"`` is only for
+            :class:`~stringlib.attention.toeplitz.ToeplitzWeight`. None (default) lets the position
+            weight choose, for speed.
         key_scale: Logarithms :math:`s_j` of factors that were divided out of ``phi_k``,
             ``(..., heads, keys)``, as ``FavorFeatures.scaled_keys`` returns them; −∞ for a factor
-            0. With ``normalize`` only the differences between them matter. In causal attention
-            the scale of a later key has no influence on an earlier query. Default: None, all
-            factors are 1.
+            0. With ``normalize`` only the differences of these logarithms matter. In causal
+            attention the scale of a later key has no influence on an earlier query. Default: None,
+            all factors are 1.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``.
-            Features and values of padding are ignored, even if they are NaN.
+            Features and values of padding are ignored, even if they are NaN. Default: None, no
+            padding.
         document_ids: For packed sequences, integers that increase from document to document,
             ``(..., keys)``. A query attends only to the keys of its own document, and ``state``
-            belongs to the first document. Without ``causal``, and for a
-            :class:`~stringlib.attention.toeplitz.ToeplitzWeight`, this uses the n × n matrix.
-            Default: None, one document.
-        state: The state after the earlier tokens; only with ``causal``. Default: None, there are
-            no earlier tokens.
+            belongs to the first document. Without ``causal``, and for a weight without a recurrent
+            form such as :class:`~stringlib.attention.toeplitz.ToeplitzWeight`, this uses the n × n
+            matrix. Default: None, one document.
+        state: The state that this function returned for the earlier tokens; only with ``causal``.
+            Default: None, there are no earlier tokens.
         return_state: If True, the state after the last token is also returned; only with
             ``causal``. Default: False.
 
@@ -147,7 +150,7 @@ def linear_attention(
         :class:`~stringlib.attention.weights.LinearState`.
 
     Raises:
-        ValueError: If an argument does not fit the others, or, on the CPU with ``normalize``, if
+        ValueError: If an argument does not fit the others. Also, on the CPU with ``normalize``, if
             a feature is negative.
 
     Example:
@@ -166,7 +169,7 @@ def linear_attention(
     if normalize and not weight.normalized:
         raise ValueError(
             f"normalize must be False for {type(weight).__name__}, which has no denominator, "
-            "got True"
+            "got True. Pass normalize=False."
         )
     out, after = attend(
         phi_q,
@@ -189,7 +192,8 @@ def linear_attention(
         return out
     if after is None:
         raise ValueError(
-            f"return_state must be False for {type(weight).__name__}, which has no state, got True"
+            f"return_state must be False for {type(weight).__name__}, which has no state, got "
+            "True. Pass all tokens at once, or use a DecayWeight."
         )
     if documents is not None:
         after = after._replace(length=documents.last_length())
@@ -211,10 +215,10 @@ def attend(
     normalize: bool = True,
     ones: bool = True,
 ) -> tuple[Tensor, LinearState | None]:
-    """Compute :func:`linear_attention` without its checks, and return outputs and state.
+    """Return the outputs of linear attention and the state, with few checks of the arguments.
 
-    Arguments are those of :func:`linear_attention`. The ``kind`` of a given state is not checked,
-    and that of the returned state is empty.
+    The arguments are those of :func:`linear_attention`. The ``kind`` of a given state is not
+    checked, and the ``kind`` of the returned state is empty.
 
     Args:
         phi_q: Features of the queries.
@@ -227,22 +231,24 @@ def attend(
         key_mask: False for keys that are padding.
         state: The state after the earlier tokens, or None.
         documents: The documents of packed sequences, or None. The returned state is that of the
-            last one, except for its length, which counts all tokens.
+            last document, except for its length, which counts all tokens.
         normalize: If True, the sum is divided by the sum of the weights. This needs ``ones``.
         ones: If True, a column of ones is appended to the values. The state then contains the
             denominator too.
 
     Returns:
-        Outputs and the state after the last token; None if the weight has no state.
+        The outputs and the state after the last token. The state is None if the weight has no
+        recurrent form, or if not causal.
 
     Raises:
         ValueError: If ``key_scale`` is given, but the state was made without it, or vice versa.
     """
     if state is not None and state.length and (state.log_scale is None) != (key_scale is None):
-        before, now = ("with", "none") if key_scale is None else ("without", "some")
+        expected, how = ("be given", "with") if key_scale is None else ("be None", "without")
+        given = "None" if key_scale is None else f"a tensor of shape {tuple(key_scale.shape)}"
         raise ValueError(
-            f"key_scale: the state was computed {before} key scales, but {now} were passed now. "
-            "Pass key_scale in every call that shares a state, or in none."
+            f"key_scale must {expected}, because the state was computed {how} key scales, got "
+            f"{given}. Pass key_scale in every call that shares a state, or in none."
         )
     with without_autocast(v):  # long sums in half precision would lose too many digits
         q, k, u, key_scale = prepared(phi_q, phi_k, v, key_scale, key_mask)
@@ -279,7 +285,12 @@ def attend(
 def packed(
     phi_q: Tensor, phi_k: Tensor, document_ids: Tensor | Documents, state: LinearState | None = None
 ) -> Documents:
-    """Return the documents of packed sequences, or raise if there is not a key for each query."""
+    """Return the documents of packed sequences.
+
+    Raises:
+        ValueError: If the number of keys is not the number of queries, or if ``document_ids`` do
+            not fit the tokens.
+    """
     if phi_q.shape[-2] != phi_k.shape[-2]:
         raise ValueError(
             f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, with document_ids, "
@@ -291,7 +302,14 @@ def packed(
 def prepared(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, key_scale: Tensor | None, key_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Return all tensors in one dtype, float32 or float64, with 0 for keys that are padding."""
+    """Return all tensors in one dtype, float32 or float64, with 0 for keys that are padding.
+
+    The arguments are those of :func:`linear_attention`.
+
+    Returns:
+        The features of queries and keys, the values, and the scales of the keys or None. The scale
+        of padding is −∞.
+    """
     dtype = torch.promote_types(phi_q.dtype, torch.promote_types(phi_k.dtype, v.dtype))
     dtype = at_least_float32(dtype)
     q, k, u = phi_q.to(dtype), phi_k.to(dtype), v.to(dtype)
@@ -308,9 +326,9 @@ def prepared(
 def require_fitting(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, causal: bool, mode: str | None
 ) -> None:
-    """Raise unless the mode fits, and causal attention has one key for each query."""
+    """Raise ``ValueError`` if ``mode`` or the number of keys does not fit ``causal``."""
     if not causal and mode in ("recurrent", "chunk"):
-        raise ValueError(f"mode must be None or 'parallel' unless causal=True, got {mode!r}")
+        raise ValueError(f"causal must be True with mode={mode!r}, got False")
     if causal and phi_q.shape[-2] != phi_k.shape[-2]:
         raise ValueError(
             f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, if causal (earlier "
@@ -321,12 +339,14 @@ def require_fitting(
 def _require_state(
     causal: bool, state: LinearState | None, return_state: bool, weight: PositionWeight
 ) -> None:
-    """Raise if a state is used without ``causal``, or comes from another kind of weight."""
+    """Raise ``ValueError`` if a state is used without ``causal``, or is of another weight."""
     if not causal and (state is not None or return_state):
-        name, given = ("return_state", True) if state is None else ("state", "a state")
+        expected, given = "return_state must be False", "True"
+        if state is not None:
+            expected, given = "state must be None", f"a state of {state.length} tokens"
         raise ValueError(
-            f"{name} must be left out unless causal=True, because without a causal mask there is "
-            f"no state, got {given}"
+            f"{expected} unless causal=True, because without a causal mask there is no state, got "
+            f"{given}"
         )
     if state is not None:
         require_kind_of_state(state.kind, weight.kind)

@@ -15,13 +15,14 @@ from stringlib.attention.context import Context, context_of, require_fitting_pos
 from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, projected
-from stringlib.attention.gate import Gate
+from stringlib.attention.gate import GATES, Gate
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.documents import documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import (
+    did_you_mean,
     is_offloaded,
     require_like_weight,
     require_split,
@@ -35,7 +36,7 @@ State = LinearState | KeyValueCache | ShiftedState
 
 
 def _options() -> set[str]:
-    """Return the names of the options of a layer; imported late, with all parts that have names."""
+    """Return the names of the options of a layer, which are arguments of parts given by name."""
     from stringlib.attention.registry import layer_options
 
     return layer_options()
@@ -181,7 +182,7 @@ class MultiHeadAttention(nn.Module):
         if context_dim is not None and causal:
             raise ValueError(
                 f"context_dim must be None if causal, because a causal layer has no context, got "
-                f"{context_dim}"
+                f"{context_dim}. Use causal=False for cross-attention."
             )
         self.context_dim = self.dim if context_dim is None else int(context_dim)
         self.to_q, self.to_k, self.to_v, self.to_out = (
@@ -210,6 +211,11 @@ class MultiHeadAttention(nn.Module):
             attention_dropout=attention_dropout,
             options=options,
         )
+        if gate is not None and gate not in GATES:
+            raise ValueError(
+                f"gate must be None or one of {', '.join(GATES)}, got {gate!r}"
+                f"{did_you_mean(gate, GATES)}"
+            )
         self.gate = None if gate is None else Gate(self.dim, self.heads, gate)
         temperature = options.pop("temperature", 1.0)
         require("temperature", temperature, Positive)
@@ -240,12 +246,12 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: Tokens, ``(..., seq, dim)``, after the norm of a pre-norm model.
-            positions: For a rotary encoder ``(..., seq, coord_dim)``, whose leading dimensions
-                expand to those of ``x``, or phases of the encoder. For a roll integers,
-                ``(..., seq, 1)``. Other layers do not use them. Default: 0, 1, 2, … after the
-                tokens of ``state``, or the positions of ``grid``.
+            positions: Positions of the tokens. For a rotary encoder ``(..., seq, coord_dim)``,
+                whose leading dimensions expand to those of ``x``, or phases of the encoder. For a
+                roll integers, ``(..., seq, 1)``. Other layers do not use positions. Default: 0, 1,
+                2, … after the tokens of ``state``, or the positions of ``grid``.
             key_mask: False for padding, to which no token attends, ``(..., seq)``. Padding still
-                counts in the default positions.
+                counts in the default positions. Default: None, no padding.
             document_ids: For packed sequences, the document of each token, ``(..., seq)``:
                 integers that increase from document to document, see
                 :func:`~stringlib.documents.document_ids_of`. No token attends to another document,
@@ -253,28 +259,34 @@ class MultiHeadAttention(nn.Module):
                 output that it has alone. Causal linear attention remains linear in the number of
                 tokens; softmax, layers that are not causal and Toeplitz weights use an n × n mask.
                 Default: None, one document per row.
-            state: The state after the earlier tokens, for a causal layer. With ``document_ids``
-                the first document of each row continues it.
+            state: The state that the layer returned for the earlier tokens. Only causal layers have
+                a state, and of these not the ones that rotate features or have a Toeplitz weight.
+                With ``document_ids`` only the first document of each row starts from this state;
+                the other documents start from none. Default: None, no earlier tokens.
             return_state: Whether to also return the state after the last token. With
-                ``document_ids`` it is the state of the last document alone, which must have the
-                same number of tokens in each row.
+                ``document_ids`` this is the state of the last document alone, which must have the
+                same number of tokens in each row. Default: False.
             context: The tokens to which those of ``x`` attend in cross-attention,
                 ``(..., keys, context_dim)``, with leading dimensions that expand to those of ``x``.
                 A relative bias and a position weight use the difference of the indices in ``x``
                 and ``context``. Default: None, the tokens attend to each other.
             context_positions: Positions of the context, as ``positions``. Default: 0, 1, 2, …, or
                 those of ``grid``.
-            context_mask: False for padding in the context, ``(..., keys)``.
+            context_mask: False for padding in the context, ``(..., keys)``. Default: None, no
+                padding.
 
         Returns:
-            ``(..., seq, dim)``, in the dtype of ``x``; with ``return_state`` a pair. The state is
-            a :class:`~stringlib.attention.weights.LinearState`, or for softmax a
-            :class:`~stringlib.attention.cache.KeyValueCache`; with a ``shift`` it is a
-            :class:`~stringlib.attention.shift.ShiftedState`.
+            The output, ``(..., seq, dim)``, in the dtype of ``x``. With ``return_state`` a pair of
+            the output and the state. The state is a
+            :class:`~stringlib.attention.cache.KeyValueCache` for softmax, and otherwise a
+            :class:`~stringlib.attention.weights.LinearState`. With a ``shift`` it is a
+            :class:`~stringlib.attention.shift.ShiftedState`, which contains one of the two.
 
         Raises:
-            ValueError: If a shape does not fit, if positions are missing, if the layer has no
-                state, or if ``state`` comes from another kind of layer.
+            TypeError: If ``state`` is not of the class that this layer returns, or if the dtype of
+                the tokens is not that of the weights.
+            ValueError: If a shape does not fit, if positions are missing, if a state is given to or
+                asked of a layer without states, or if ``state`` comes from another kind of layer.
         """
         self._require(x, positions)
         if return_state and state is None:  # before anything is computed
@@ -309,11 +321,11 @@ class MultiHeadAttention(nn.Module):
         context_positions: Reals[Tensor, "...c places coord_dim"] | Phases | None = None,
         context_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return the attention weights, ``(..., heads, seq, seq)``: rows attend to columns.
+        """Return the attention weights, ``(..., heads, seq, seq)``, with one row for each query.
 
-        With a ``context`` the shape is ``(..., heads, seq, keys)``. The weights of every kind of
-        layer are computed in the same way, with unit vectors as values. In training they are the
-        weights after dropout.
+        With a ``context`` the shape is ``(..., heads, seq, keys)``. The arguments are those of
+        calling the layer. The weights of every kind of layer are computed in the same way, as the
+        outputs for unit vectors as values. In training they are the weights after dropout.
         """
         self._require(x, positions)
         other = context_of(
@@ -339,7 +351,9 @@ class MultiHeadAttention(nn.Module):
             batch_shape: Leading dimensions of the tokens, all but ``(seq, dim)``; one number for a
                 single dimension.
             max_length: Number of tokens for which the cache of softmax gets memory. Up to this
-                length no token is copied. Other states have a fixed size and ignore it.
+                length no earlier token is copied, provided that gradients are off. Other states
+                have a fixed size, so ``max_length`` has no effect on them. Default: None, the
+                memory grows with the tokens.
 
         Raises:
             ValueError: If the layer has no state.
@@ -372,7 +386,7 @@ class MultiHeadAttention(nn.Module):
         return layer
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         kind = "softmax" if self.features is None else type(self.features).__name__
         encoder = f", encoder={type(self.encoder).__name__}" if self.encoder is not None else ""
         heads = f"heads={self.heads}" + (f", kv_heads={self.kv_heads}" if self.group > 1 else "")
@@ -390,7 +404,7 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def has_state(self) -> bool:
-        """Whether the layer can continue from the state that earlier tokens left."""
+        """Whether the layer returns a state, from which later tokens continue."""
         return self.core.has_state
 
     # the parts of the core can be read and replaced as attributes of the layer
@@ -401,14 +415,14 @@ class MultiHeadAttention(nn.Module):
     rotate = property(lambda self: self.core.rotate)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; a part of the core is set there."""
+        """Set an attribute. A part of the core, such as ``encoder``, is set in the core."""
         if name in PARTS:
             setattr(self.core, name, value)
         else:
             super().__setattr__(name, value)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load weights, also those of version 0.1, in which the layer itself held the parts."""
+        """Load weights, also those of version 0.1, whose names lack ``core.`` before a part."""
         old = tuple(f"{prefix}{part}." for part in PARTS)
         for key in [key for key in state if key.startswith(old)]:
             state[f"{prefix}core.{key[len(prefix) :]}"] = state.pop(key)
@@ -438,7 +452,10 @@ class MultiHeadAttention(nn.Module):
         before = last = None
         if self.shift is not None and state is not None:
             if not isinstance(state, ShiftedState):
-                raise TypeError(f"state must be a ShiftedState, got {type(state).__name__}")
+                raise TypeError(
+                    f"state must be a ShiftedState, got {type(state).__name__}. Pass the state "
+                    "that the same layer returned."
+                )
             before, state = state
         named = {}
         if other is None:
@@ -469,7 +486,7 @@ class MultiHeadAttention(nn.Module):
         return out, after if after is None or last is None else ShiftedState(last, after)
 
     def _require(self, x: Tensor, positions: Tensor | Phases | None) -> None:
-        """Raise unless tokens fit the projections, and positions fit the tokens."""
+        """Raise unless the tokens fit the projections, and the positions fit the tokens."""
         require_like_weight("x", x, self.to_q)
         if is_offloaded(self.to_q) and any(p.is_meta for p in self.core.parameters()):
             raise ValueError(
@@ -481,6 +498,6 @@ class MultiHeadAttention(nn.Module):
 
 
 def _with_norm(x: Tensor, norm: Tensor) -> Tensor:
-    """Return the vectors scaled to a norm; a zero vector stays 0."""
+    """Return the vectors ``x`` scaled to the norm ``norm``. A zero vector remains 0."""
     wide = x.to(at_least_float32(x.dtype))
     return (unit(wide) * norm).to(x.dtype)

@@ -42,14 +42,14 @@ FEWEST_ROWS = {"fft": 192, "hadamard": 1024}
 class HadamardProjection(Projection):
     r"""Rows of :math:`H D_1 H D_2 H D_3` with random lengths, :eq:`eq-hadamard-projection`.
 
-    H is the orthonormal Hadamard matrix, each :math:`D_i` is a diagonal matrix of random signs, and
-    every row is multiplied by an independent length from :math:`\chi_D`. Sylvester's construction
-    of H needs a power of 2, so the channels are padded with zeros to the next power D. A block then
-    has D rows, and each of them is the first d channels of a row of the D × D matrix. The rows of a
-    block are orthogonal if d is a power of 2. Directions made from random signs are not exactly
-    uniform, so the estimate has a small bias: its mean is only approximately
-    :math:`e^{x^\top y}`, :eq:`eq-structured-bias`. For large D the error tends to that of
-    orthogonal features, for every x + y, :eq:`eq-unit-ratio`.
+    H is the orthonormal Hadamard matrix, and each :math:`D_i` is a diagonal matrix of random signs.
+    Sylvester's construction of H needs a power of 2, so the d channels are padded with zeros to the
+    next power D. A block then has D rows, and each row consists of the first d channels of a row of
+    the D × D matrix. Every row is multiplied by an independent length from :math:`\chi_D`. The rows
+    of a block are orthogonal if d is a power of 2. Directions made from random signs are not
+    exactly uniform. So the estimate of :math:`e^{x^\top y}` has a small bias,
+    :eq:`eq-structured-bias`. For large D the error of the estimate tends to that of orthogonal
+    features, for every x + y, :eq:`eq-unit-ratio`.
 
     With ``learnable``, the three diagonals are a parameter.
 
@@ -68,7 +68,7 @@ class HadamardProjection(Projection):
 
     @property
     def block_size(self) -> int:
-        """Number D of rows of a full block, a power of 2. Different blocks are independent."""
+        """Number of rows of a full block of W, a power of 2. Different blocks are independent."""
         return next_power(self.head_dim)
 
     def _draw(self, generator: torch.Generator | None) -> tuple[Tensor, ...]:
@@ -76,7 +76,7 @@ class HadamardProjection(Projection):
         return random_signs(shape, generator), lengths_of_rows(self, self.block_size, generator)
 
     def matrix(self) -> Tensor:
-        """Return W, ``(heads, num_features, head_dim)``."""
+        """Return the random matrix W of each head, ``(heads, num_features, head_dim)``."""
         size, diagonals = self.block_size, self.diagonals.to(at_least_float32(self.diagonals.dtype))
         transform = hadamard(size, diagonals.device).to(diagonals.dtype) / math.sqrt(size)
         first, second, third = (transform * d.unsqueeze(-2) for d in diagonals.unbind(-2))
@@ -84,7 +84,7 @@ class HadamardProjection(Projection):
         return rows * self.lengths.unsqueeze(-1)
 
     def product(self, x: Tensor) -> Tensor:
-        """Return Wx for ``x`` in float32 or float64, by the fast transform if it is faster."""
+        """Return the product Wx for ``x`` in float32 or float64, by the fastest known way."""
         if not _is_faster(self, "hadamard"):
             return super().product(x)
         y = nn.functional.pad(x, (0, self.block_size - self.head_dim)).unsqueeze(-2)
@@ -98,13 +98,14 @@ class HadamardProjection(Projection):
 class SimplexHadamardProjection(HadamardProjection):
     r"""Simplex rows from Hadamard matrices: the first entry of :math:`D_1` is 0.
 
-    This entry multiplies the constant column of H, so the rows of a block, before they get their
-    lengths, add up to 0. The other entries are :math:`\pm\sqrt{D/(D-1)}`. Any two of these D rows,
-    with all D channels, have the inner product :math:`-1/(D-1)`, :eq:`eq-simplex-gram`. The cost is
-    that of :class:`HadamardProjection`. For large D the error tends to that of
+    The matrices H and :math:`D_1, D_2, D_3` of size D × D are those of :class:`HadamardProjection`.
+    The first entry of :math:`D_1` multiplies the constant column of H, so the rows of a block,
+    before they get their lengths, add up to 0. The other entries are :math:`\pm\sqrt{D/(D-1)}`. Any
+    two of these D rows, with all D channels, have the inner product :math:`-1/(D-1)`,
+    :eq:`eq-simplex-gram`. The cost is that of :class:`HadamardProjection`. For large D the error of
+    the estimate tends to that of
     :class:`~stringlib.attention.dense_projections.SimplexProjection`, for every x + y,
-    :eq:`eq-simplex-ratio`. The mean is approximately :math:`e^{x^\top y}`, as for
-    :class:`HadamardProjection`.
+    :eq:`eq-simplex-ratio`. The mean of the estimate is approximately :math:`e^{x^\top y}`.
 
     Source:
         Reid et al. 2023 for the simplex.
@@ -121,16 +122,16 @@ class SimplexHadamardProjection(HadamardProjection):
 class CirculantProjection(Projection):
     r"""Circulant rows with signs, :math:`W = \mathrm{circ}(r)\,\mathrm{diag}(s)`.
 
-    This is equation :eq:`eq-circulant-projection`: the first column r is Gaussian, and s are random
-    signs. Every row is exactly Gaussian, so the estimate is unbiased. But all rows of a block
-    consist of the same d numbers up to signs, so they have the same length and are dependent,
-    which changes the error, :eq:`eq-circulant-variance`.
+    In this equation, :eq:`eq-circulant-projection`, the first column r of the circulant matrix is
+    Gaussian, and s are random signs. Every row is exactly Gaussian, so the estimate is unbiased.
+    But all rows of a block consist of the same d numbers up to signs. So these rows have the same
+    length and are dependent, which changes the error, :eq:`eq-circulant-variance`.
 
     With ``learnable``, r is a parameter. After a step of training the rows are no longer Gaussian,
     and :math:`\phi(x)^\top\phi(y)` no longer estimates :math:`e^{x^\top y}`.
 
     Attributes:
-        column: The first column r, ``(heads, blocks, d)``.
+        column: The first column r of the circulant matrix of each block, ``(heads, blocks, d)``.
         signs: The signs s, ``(heads, blocks, d)``.
 
     Source:
@@ -148,27 +149,30 @@ class CirculantProjection(Projection):
         )
 
     def matrix(self) -> Tensor:
-        """Return W, ``(heads, num_features, head_dim)``."""
+        """Return the random matrix W of each head, ``(heads, num_features, head_dim)``."""
         rows = circulant(self._column()) * self.signs.unsqueeze(-2)
         return rows.flatten(1, 2)[:, : self.num_features]
 
     def _column(self) -> Tensor:
-        """Return r, ``(heads, blocks, d)``."""
+        """Return the first column of the circulant matrix of each block, ``(heads, blocks, d)``."""
         return self.column
 
     def _spectrum(self, dtype: torch.dtype) -> Tensor:
-        """Return the Fourier transform of r, ``(heads, blocks, d // 2 + 1)``."""
+        """Return the Fourier transform of the first column, ``(heads, blocks, d // 2 + 1)``."""
         return torch.fft.rfft(self.column.to(dtype))
 
     def product(self, x: Tensor) -> Tensor:
-        """Return Wx for ``x`` in float32 or float64, by the FFT if it is faster."""
+        """Return the product Wx for ``x`` in float32 or float64, by the FFT if that is faster."""
         # the ONNX exporter cannot convert most operations on the complex spectrum
         if torch.compiler.is_exporting() or not _is_faster(self, "fft"):
             return super().product(x)
         return self._convolve(x)
 
     def _convolve(self, x: Tensor) -> Tensor:
-        """Return the first m entries of circ(r)(s ⊙ x) for all blocks."""
+        """Return Wx, computed by FFT as the first m entries of circ(r)(s ⊙ x) of all blocks.
+
+        r is the first column of the circulant matrix of a block, and s are its signs.
+        """
         signed = x.unsqueeze(-2) * self.signs.to(x.dtype).unsqueeze(1)
         y = circular_convolution(signed, self._spectrum(x.dtype).unsqueeze(1)).flatten(-2)
         rows = y[..., : self.num_features]
@@ -180,18 +184,18 @@ class CirculantProjection(Projection):
 class UnitCirculantProjection(CirculantProjection):
     r"""Orthogonal circulant rows with signs: the spectrum has modulus 1, :eq:`eq-unit-circulant`.
 
-    The Fourier transform of the first column r is :math:`e^{\mathrm i\theta_j}` with random phases,
-    and a random sign at j = 0 and, for even d, at j = d/2. So circ(r) is orthogonal. It has the
-    distribution of the orthogonal matrix that is nearest to a circulant matrix with a Gaussian
-    column, :eq:`eq-nearest-circulant`. Every row is multiplied by an independent length from
-    :math:`\chi_d`.
+    The Fourier transform of the first column r is :math:`e^{\mathrm i\theta_j}` with random phases
+    :math:`\theta_j`. At j = 0 and, for even d, at j = d/2 it is a random sign. So the circulant
+    matrix circ(r) is orthogonal. This matrix has the distribution of the orthogonal matrix that is
+    nearest to a circulant matrix with a Gaussian column, :eq:`eq-nearest-circulant`. Every row is
+    multiplied by an independent length from :math:`\chi_d`.
 
-    A product costs as much as for :class:`CirculantProjection`. For large d the error tends to that
-    of orthogonal features, if no channel of :math:`z = x + y` dominates. For small heads, or if
-    few channels dominate, the error may be larger than that of independent rows: if z has a single
-    channel, 1.25 times as large for :math:`\|z\|^2 = 2` and d = 16, and 1.44 times for
-    :math:`\|z\|^2 = 4` and d = 64. The mean is approximately :math:`e^{x^\top y}`,
-    :eq:`eq-structured-bias`.
+    A product costs as much as for :class:`CirculantProjection`. For large d the error of the
+    estimate tends to that of orthogonal features, if no channel of :math:`z = x + y` dominates. For
+    small heads, or if few channels dominate, the error may be larger than that of independent rows.
+    For example, if only one channel of z is not 0, the error is 1.25 times as large for
+    :math:`\|z\|^2 = 2` and d = 16, and 1.44 times as large for :math:`\|z\|^2 = 4` and d = 64. The
+    mean of the estimate is approximately :math:`e^{x^\top y}`, :eq:`eq-structured-bias`.
 
     With ``learnable``, the phases are a parameter. The values at j = 0 and d/2 remain real, so that
     circ(r) remains orthogonal.
@@ -218,11 +222,11 @@ class UnitCirculantProjection(CirculantProjection):
         return phases, signs, lengths_of_rows(self, self.head_dim, generator)
 
     def matrix(self) -> Tensor:
-        """Return W, ``(heads, num_features, head_dim)``."""
+        """Return the random matrix W of each head, ``(heads, num_features, head_dim)``."""
         return super().matrix() * self.lengths.unsqueeze(-1)
 
     def _ends(self, device: torch.device) -> Tensor:
-        """Return where the Fourier transform of a real column is real: at 0 and d/2."""
+        """Return True where the Fourier transform of a real column is real, at 0 and at d/2."""
         return 2 * torch.arange(self.head_dim // 2 + 1, device=device) % self.head_dim == 0
 
     def _column(self) -> Tensor:
@@ -242,13 +246,13 @@ class UnitCirculantProjection(CirculantProjection):
 class SimplexCirculantProjection(UnitCirculantProjection):
     r"""Simplex rows from circulant matrices with signs, :eq:`eq-simplex-circulant`.
 
-    The spectrum of the first column is 0 at j = 0, so that the rows of a block, before they get
-    their lengths, add up to 0. Elsewhere it has random phases and the modulus
-    :math:`\sqrt{d/(d-1)}`. Any two of these rows have the inner product :math:`-1/(d-1)`,
+    The spectrum of the first column is 0 at frequency index 0, so that the rows of a block, before
+    they get their lengths, add up to 0. At the other indices the spectrum has random phases and the
+    modulus :math:`\sqrt{d/(d-1)}`. Any two of these rows have the inner product :math:`-1/(d-1)`,
     :eq:`eq-simplex-gram`. The cost is that of :class:`UnitCirculantProjection`. For large d and
     m = d, the relative mean squared error is smaller than for :class:`UnitCirculantProjection` by
-    :math:`\zeta/d` with :math:`\zeta = \|x+y\|^2`, :eq:`eq-simplex-error`. The mean is
-    approximately :math:`e^{x^\top y}`, as for :class:`UnitCirculantProjection`.
+    :math:`\zeta/d` with :math:`\zeta = \|x+y\|^2`, :eq:`eq-simplex-error`. The mean of the estimate
+    is approximately :math:`e^{x^\top y}`.
 
     With ``learnable``, the phases are a parameter, and the rows without lengths remain a regular
     simplex.
@@ -276,12 +280,17 @@ PROJECTIONS: dict[str, type[Projection]] = {
     "unit-circulant": UnitCirculantProjection,
     "simplex-circulant": SimplexCirculantProjection,
 }
-"""Projections by name.
+"""Random projections for FAVOR+ by name.
 
 Each value is a subclass of :class:`~stringlib.attention.dense_projections.Projection`.
 """
 
 
 def _is_faster(projection: Projection, transform: str) -> bool:
-    """Return whether the fast transform is expected to be faster than the matrix product."""
+    """Return whether the fast transform is expected to be faster than the matrix product.
+
+    Args:
+        projection: The projection.
+        transform: A key of ``FEWEST_ROWS``, ``"fft"`` or ``"hadamard"``.
+    """
     return min(projection.num_features, projection.block_size) >= FEWEST_ROWS[transform]

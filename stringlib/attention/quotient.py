@@ -16,9 +16,9 @@ from stringlib.precision import at_least_float32
 def moderate_rows(phi_q: Tensor) -> Tensor:
     """Return the features of queries, with each row divided by a power of 2 near its maximum.
 
-    The factor cancels in the quotient of numerator and denominator. Without it, both could be so
-    small that their gradient overflows. Rows whose features are so small that the gradient would
-    overflow in spite of this are detached.
+    This factor cancels in the quotient of numerator and denominator. Without the factor, numerator
+    and denominator could be so small that the gradient of the quotient overflows. If the features
+    of a row are so small that the gradient would overflow nevertheless, the row is detached.
     """
     if not phi_q.shape[-1]:
         return phi_q
@@ -29,13 +29,16 @@ def moderate_rows(phi_q: Tensor) -> Tensor:
 
 
 def has_moderate_rows(phi_q: Tensor) -> Tensor:
-    """Return for which queries rows need no scaling: all features are 0, or one is above 1e-3."""
+    """Return True for each query whose features are all 0, or whose largest is above 1e-3.
+
+    The rows of these queries need no scaling by :func:`moderate_rows`.
+    """
     largest = phi_q.abs().amax(-1) if phi_q.shape[-1] else phi_q.new_zeros(())
     return (largest == 0) | (largest > 1e-3)
 
 
 def has_gradient(total: Tensor) -> Tensor:
-    """Return where the gradient of a quotient with this denominator does not overflow."""
+    """Return True where the gradient of a quotient with the denominator ``total`` is finite."""
     return total.abs() >= _least(total.dtype)
 
 
@@ -50,12 +53,12 @@ def where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _least(dtype: torch.dtype) -> float:
-    """Return the smallest denominator whose gradient is safe from overflow: 5e-31 in float32."""
+    """Return the smallest denominator whose gradient cannot overflow, 5e-31 in float32."""
     return float(torch.finfo(dtype).tiny ** 0.8)
 
 
 def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
-    """Raise if a feature is negative, on the CPU; features of padding are not checked."""
+    """Raise ``ValueError`` if a feature on the CPU is negative, except for features of padding."""
     if key_mask is not None:
         lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, v)))
         padding = ~per_head(key_mask, (*lead, phi_k.shape[-2])).unsqueeze(-1)
@@ -64,6 +67,6 @@ def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor |
         if any_eager(phi, lambda x: x.amin() < 0):
             raise ValueError(
                 f"{name} must not be negative, because the denominator is a sum of products of "
-                f"features, got {phi.min().item():g}. Apply a feature map such as ELUFeatures, or "
-                "pass normalize=False."
+                f"features, got {phi.min().item():g}. Apply a feature map such as ELUFeatures. In "
+                "linear_attention, normalize=False also accepts negative features."
             )

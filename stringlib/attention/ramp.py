@@ -22,7 +22,8 @@ HIGHEST_DEGREE = 8  # of FallingWeight: float32 errors are then 1e-4 of the larg
 class PolynomialWeight(PositionWeight):
     r"""Position weight :math:`P(1 - (i-j)/M)` for j ≤ i with a polynomial P of degree p.
 
-    Equation :eq:`eq-polynomial-weight`, for causal attention only. The argument of P is
+    Here i is the position of the query, j that of the key, and M the horizon. This is equation
+    :eq:`eq-polynomial-weight`, for causal attention only. The argument of P is
     :math:`x + y`, where :math:`x = 1 - i/M` depends on the query alone and :math:`y = j/M` on the
     key alone. Taylor's formula :math:`P(x + y) = \sum_r \tfrac{1}{r!}P^{(r)}(x)\,y^r` therefore
     writes the weight as a sum of p + 1 products. So linear attention with this weight on m features
@@ -30,7 +31,8 @@ class PolynomialWeight(PositionWeight):
 
     Args:
         horizon: M, in tokens. A sequence of more than M + 1 tokens raises an error.
-        coefficients: The p + 1 coefficients of P, starting with that of :math:`s^0`.
+        coefficients: The p + 1 coefficients of the polynomial P(s), starting with that of
+            :math:`s^0`.
     """
 
     causal_only = True
@@ -53,7 +55,7 @@ class PolynomialWeight(PositionWeight):
         ).tril()
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
-        """Return (p + 1)m features per token; see ``PositionWeight.factors``.
+        """Return the weighted similarity as a product of (p + 1)m features for degree p.
 
         Raises:
             ValueError: If the sequence, together with the ``start`` earlier tokens, has more than
@@ -67,10 +69,10 @@ class PolynomialWeight(PositionWeight):
         return Factors(copies(phi_q, queries), copies(phi_k, keys))
 
     def _taylor(self, r: int, x: Tensor) -> Tensor:
-        """Return the factor of the queries in term r.
+        """Return the factor of the queries in term r of Taylor's formula.
 
-        It is the r-th derivative of P at x, divided by r! and by the factor :meth:`_share` of the
-        keys, so that the product of both factors is term r of Taylor's formula.
+        The factor is the r-th derivative of P at x, divided by r! and by the constant factor
+        :meth:`_share` of the keys. So the product of the factors of query and key is term r.
         """
         whole = math.comb(len(self.coefficients) - 1, r)
         return sum(
@@ -83,40 +85,43 @@ class PolynomialWeight(PositionWeight):
         )
 
     def _share(self, r: int) -> float:
-        """Return the constant factor of the keys in term r, the square root of p choose r.
+        """Return the constant factor of the keys in term r of Taylor's formula.
 
-        The square root gives queries and keys factors of similar size.
+        For degree p this is the square root of p choose r, which gives queries and keys factors of
+        similar size.
         """
         return math.comb(len(self.coefficients) - 1, r) ** 0.5
 
     def _places(
         self, start: int | Tensor, count: int, device: torch.device | None = None
     ) -> Tensor:
-        """Return i/M for the positions i from ``start`` on."""
+        """Return the positions from ``start`` on, divided by the horizon."""
         return token_positions(start, count, device) / self.horizon
 
     def _require_reach(self, length: int) -> None:
+        """Raise ``ValueError`` if ``length`` tokens contain a distance greater than the horizon."""
         if length - 1 > self.horizon:
             raise ValueError(
                 f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}: "
-                "at larger distances the weight is negative or rises again"
+                "at larger distances the weight is negative or rises again. Pass a larger horizon."
             )
 
 
 class RampWeight(PolynomialWeight):
     r"""Position weight :math:`(1 - (i-j)/M)^p` for j ≤ i, equation :eq:`eq-ramp-weight`.
 
-    It is a :class:`PolynomialWeight` with :math:`P(s) = s^p`, and needs p + 1 copies of the
-    features. If the features are not negative, neither are the copies.
+    Here i is the position of the query, j that of the key, and M the horizon. The weight is a
+    :class:`PolynomialWeight` with :math:`P(s) = s^p`, and needs p + 1 copies of the features. If
+    the features are not negative, neither are the copies.
 
     No wave of one frequency prefers the nearest tokens more than p = 2 does, :eq:`eq-ramp-best`.
     More precisely, let :math:`w(\Delta) = c_0 + c_1\cos\omega\Delta + c_2\sin\omega\Delta` be
     non-negative and non-increasing from 0 to M. Then w gives the nearest tokens no larger share
-    than p = 2 does. If :math:`c_0 = 0`, it gives them no larger share than p = 1 does.
+    than p = 2 does. If :math:`c_0 = 0`, w gives the nearest tokens no larger share than p = 1 does.
 
-    For p = 1 and p = 2 this weight is also the :class:`FallingWeight` of degree p. For p > 2 that
-    weight is better with as many copies, because its height at distance 0 relative to its mean is
-    greater.
+    For p = 1 and p = 2 this weight equals the :class:`FallingWeight` of degree p. For p > 2 the
+    :class:`FallingWeight` of degree p is better. It needs the same number of copies, and the weight
+    at distance 0 divided by the mean weight is greater.
 
     Args:
         horizon: M, in tokens: the distance at which the weight is 0. A sequence of more than M + 1
@@ -133,19 +138,20 @@ class RampWeight(PolynomialWeight):
         self.power = int(power)
 
     def extra_repr(self) -> str:
-        """Return the arguments as text for ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"{self.horizon}, power={self.power}"
 
 
 class FallingWeight(PolynomialWeight):
     r"""Falling polynomial of degree p with the greatest height at 0, :eq:`eq-falling-weight`.
 
-    The height is the weight at distance 0 divided by the mean weight of the distances from 0 to M.
+    The height is the weight at distance 0 divided by the mean weight of the distances from 0 to
+    the horizon M.
     Among all polynomials of degree p that are non-negative and non-increasing from 0 to M, this
     one has the greatest height, :math:`1/t_1`, :eq:`eq-falling-best`. Here :math:`t_1` is the least
     node of a Gauss formula on [0, 1], see :func:`gauss_nodes`. For p = 1 … 8 the height is 2, 3,
-    4.73, 6.45, 8.87, 11.3, 14.4, 17.5, while that of a :class:`RampWeight` of power p is p + 1. At
-    degrees 1 and 2 both weights are the same.
+    4.73, 6.45, 8.87, 11.3, 14.4, 17.5. The height of a :class:`RampWeight` of power p is p + 1. For
+    p = 1 and p = 2 the two weights are the same.
 
     The weight needs p + 1 copies of the features, some of which are negative. The weights are
     not negative, except for rounding. In float32 the rounding error of a weight is about 1e-7 of
@@ -167,24 +173,27 @@ class FallingWeight(PolynomialWeight):
     @checked
     def __init__(self, horizon: Positive, degree: int = 3) -> None:
         if degree > HIGHEST_DEGREE:
-            raise ValueError(f"degree must be at most {HIGHEST_DEGREE}, got {degree}")
+            raise ValueError(
+                f"degree must be at most {HIGHEST_DEGREE}, because rounding errors grow with the "
+                f"degree, got {degree}"
+            )
         super().__init__(horizon, falling_coefficients(degree))
         self.degree = degree
 
     def extra_repr(self) -> str:
-        """Return the arguments as text for ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"{self.horizon}, degree={self.degree}"
 
 
 def gauss_nodes(degree: int) -> list[float]:
-    r"""Return the Gauss nodes of :eq:`eq-falling-best` in increasing order.
+    r"""Return the Gauss nodes of a falling weight of degree p in increasing order.
 
-    For odd p these are the nodes of the Gauss formula with (p + 1)/2 points on [0, 1]. For even p
-    they are those of the Gauss formula with p/2 points for the weight :math:`1 - t`. The nodes are
-    the roots of a Legendre polynomial if p is odd, and of a Jacobi polynomial if p is even. The
-    function finds them one by one: Newton's method, started at 0, increases to the least root of
-    the polynomial divided by the factors of the roots found before. As p grows, the least node
-    times :math:`(p + 2)^2` converges, :eq:`eq-falling-limit`.
+    The least node gives the height of the weight, :eq:`eq-falling-best`. For odd p the nodes are
+    those of the Gauss formula with (p + 1)/2 points on [0, 1], the roots of a Legendre polynomial.
+    For even p they are those of the Gauss formula with p/2 points for the weight :math:`1 - t`, the
+    roots of a Jacobi polynomial. The function finds the roots one by one. Newton's method, started
+    at 0, increases to the least root of the polynomial divided by the factors of the roots found
+    before. As p grows, the least node times :math:`(p + 2)^2` converges, :eq:`eq-falling-limit`.
 
     Args:
         degree: p, at least 1.
@@ -201,9 +210,9 @@ def gauss_nodes(degree: int) -> list[float]:
 
 
 def _orthogonal(degree: int, t: float) -> tuple[float, float]:
-    """Return the value and the derivative at t of the polynomial whose roots are the nodes.
+    """Return the value and the derivative at t of the polynomial whose roots are the Gauss nodes.
 
-    Both follow from the three-term recurrence of orthogonal polynomials.
+    Value and derivative follow from the three-term recurrence of orthogonal polynomials.
     """
     odd = degree % 2
     values, slopes = (0.0, 1.0), (0.0, 0.0)
@@ -216,9 +225,10 @@ def _orthogonal(degree: int, t: float) -> tuple[float, float]:
 
 
 def falling_coefficients(degree: int) -> list[float]:
-    r"""Return the coefficients of P in :eq:`eq-falling-weight`, starting with that of :math:`s^0`.
+    r"""Return the coefficients of the falling polynomial, starting with that of :math:`s^0`.
 
-    They are scaled so that :math:`P(1) = 1`, which is the weight at distance 0.
+    The polynomial P is that of :eq:`eq-falling-weight`. The coefficients are scaled so that
+    :math:`P(1) = 1`, which is the weight at distance 0.
 
     Args:
         degree: p, at least 1.

@@ -34,6 +34,7 @@ def _optimal(
     heads: int = 1,
     generator: torch.Generator | None = None,
 ) -> FeatureMap:
+    """Return the random features of least variance for queries and keys of unit variance."""
     # mean of ‖x + y‖² if channels of queries and keys are independent with variance 1, and a layer
     # has multiplied them by head_dim**-0.25
     mean_square = 2 * head_dim**0.5
@@ -60,8 +61,8 @@ FEATURES: dict[str, Callable[..., FeatureMap]] = {
 }
 """Feature maps by name. Each value is a constructor.
 
-A layer passes ``head_dim``, ``heads``, ``generator`` and its own options to the constructor, as far
-as the constructor has parameters of these names.
+A layer passes ``head_dim``, ``heads``, ``generator`` and the options of the layer to the
+constructor, as far as the constructor has parameters of these names.
 """
 
 WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
@@ -79,13 +80,13 @@ WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
 }
 """Position weights by name. Each value is a constructor.
 
-A layer passes ``dim``, ``heads``, ``features`` (the number of features of a head), ``grid`` and its
-own options to the constructor, as far as the constructor has parameters of these names.
+A layer passes ``dim``, ``heads``, ``features`` (the number of features of a head), ``grid`` and the
+options of the layer to the constructor, as far as the constructor has parameters of these names.
 """
 
 
 def layer_options() -> set[str]:
-    """Return the names of the options of a layer, each of which is an argument of some part."""
+    """Return the names of the options of a layer, which are arguments of its parts."""
     makes = [make for known in (FEATURES, WEIGHTS, ENCODERS, BIASES) for make in known.values()]
     return {"cycles", "temperature", "key_heads"}.union(*(named(make) for make in makes)) - {*FIXED}
 
@@ -102,15 +103,17 @@ def make_features(
     Args:
         name: A name in :data:`FEATURES`.
         head_dim: Number of channels of a head.
-        num_features: Number of rows of the random matrix of FAVOR+. It is the number of features,
-            except for ``"hyperbolic"``, which has twice as many. Must be None for ``"identity"``,
-            ``"relu"`` and ``"elu"``, which have ``head_dim`` features. Default: ``head_dim``.
+        num_features: Number of rows of the random matrix of FAVOR+. This is also the number of
+            features, except for ``"hyperbolic"``, which has twice as many features as rows. Must be
+            None for ``"identity"``, ``"relu"`` and ``"elu"``, which have ``head_dim`` features.
+            Default: None, which means ``head_dim``.
         heads: Number of heads, each with a random matrix of its own. With 1 (default) any number
             of heads share one matrix.
         generator: Random generator for the matrix. Default: the global generator.
 
     Raises:
-        ValueError: If no feature map has this name, or if it does not accept ``num_features``.
+        ValueError: If no feature map has this name, or if the feature map does not accept
+            ``num_features``.
     """
     options = {} if num_features is None else {"num_features": num_features}
     context = {"head_dim": head_dim, "heads": heads, "generator": generator}

@@ -19,8 +19,8 @@ class Roll(nn.Module):
 
     The similarity of query i and key j is :math:`\phi(q_i)^\top \Pi^{j-i}\,\phi(k_j)`, equation
     :eq:`eq-rotation-roll`. The permutation Π moves each feature to the next index of its cycle, and
-    the last feature of a cycle to the first index. So the similarity depends on the offset of the
-    positions alone, and nonnegative features remain nonnegative. Offsets that differ by a multiple
+    the last feature of a cycle to the first index. So the positions enter the similarity only by
+    their offset, and nonnegative features remain nonnegative. Offsets that differ by a multiple
     of :attr:`period` give the same similarity. The period is the product of the lengths of the
     cycles if these are pairwise coprime.
 
@@ -36,7 +36,7 @@ class Roll(nn.Module):
         num_features: The sum of the lengths.
 
     Raises:
-        ValueError: If there is no cycle.
+        ValueError: If there is no cycle, or if a length is less than 1.
 
     Source:
         Chen 2021 (PermuteFormer), without the decay factor :math:`r^{i-j}`. A
@@ -54,13 +54,16 @@ class Roll(nn.Module):
     def __init__(self, cycles: Sequence[int]) -> None:
         super().__init__()
         if not cycles:
-            raise ValueError("cycles must have the length of at least one cycle, got none")
+            raise ValueError(
+                f"cycles must contain the length of at least one cycle, got {cycles!r}. For one "
+                "cycle of all features pass (num_features,)."
+            )
         self.cycles = tuple(int(length) for length in cycles)
         self.num_features = sum(self.cycles)
 
     @property
     def period(self) -> int:
-        """The smallest positive offset that moves no feature, a least common multiple."""
+        """The smallest positive offset that moves no feature, the lcm of the lengths of cycles."""
         return math.lcm(*self.cycles)
 
     @checked
@@ -93,7 +96,7 @@ class Roll(nn.Module):
         x: Floats[Tensor, "... heads n self.num_features"],
         positions: Positions[Tensor, "... n 1"],
     ) -> Tensor:
-        """Return Πʳx for features x at positions r.
+        """Return features shifted cyclically by their positions r, Πʳx with the permutation Π.
 
         Args:
             x: Features, ``(..., heads, seq, m)``.
@@ -107,14 +110,14 @@ class Roll(nn.Module):
     def as_string(self) -> STRING:
         r"""Return the STRING that equals the roll at integer positions, :eq:`eq-roll-string`.
 
-        In its real Fourier basis, a cycle of length n rotates planes with the frequencies
-        :math:`2\pi j/n`, :math:`1 \le j < n/2`, in radians per position. The last direction of an
-        even cycle changes its sign at every step. Two such directions form a plane with the
-        frequency :math:`\pi`.
+        In the real Fourier basis, a cycle of length n rotates planes with the frequencies
+        :math:`2\pi j/n`, :math:`1 \le j < n/2`, in radians per position. If n is even, one further
+        direction changes its sign at every step. Two such directions of different cycles form a
+        plane with the frequency :math:`\pi`.
 
         Raises:
-            ValueError: If the number of even cycles is odd. Then det Π = −1, and Π is not a
-                rotation.
+            ValueError: If an odd number of cycles has an even length. Then the permutation has the
+                determinant −1 and is not a rotation.
         """
         rotating: list[int] = []
         alternating: list[int] = []
@@ -137,15 +140,15 @@ class Roll(nn.Module):
         return STRING(omega[None, :, None], basis[None, :, rotating + alternating + constant])
 
     def extra_repr(self) -> str:
-        """Describe the arguments in ``repr``."""
+        """Return the arguments that ``repr`` shows."""
         return f"cycles={self.cycles}"
 
     def _origins(self, positions: Tensor) -> Tensor:
         """Return the index from which each feature is taken, ``(..., 1, seq, m)``."""
         if positions.is_floating_point():
             raise TypeError(
-                "positions must have an integer dtype, because features roll by whole steps, "
-                f"got {positions.dtype}"
+                "positions must have an integer dtype, because features are shifted by whole "
+                f"indices, got {positions.dtype}"
             )
         moved, start = positions.unsqueeze(-3), 0
         parts = []
@@ -156,6 +159,6 @@ class Roll(nn.Module):
 
 
 def _taken(x: Tensor, origins: Tensor) -> Tensor:
-    """Return the features at these indices, with broadcast leading dimensions."""
+    """Return the features of ``x`` at the indices ``origins``; leading dimensions broadcast."""
     lead = common_shape(x.shape[:-1], origins.shape[:-1])
     return x.expand(*lead, -1).gather(-1, origins.expand(*lead, -1))

@@ -23,10 +23,10 @@ from stringlib.precision import largest_exponent, without_autocast
 from stringlib.spec import Floats, Indices, checked
 
 LARGEST = 1e4
-"""Largest output that :func:`rotated_linear_attention` accepts, as a multiple of the values.
+"""Largest output of :func:`rotated_linear_attention`, as a multiple of the largest value.
 
-The limit holds for ``numerator_only``, whose weights do not sum to 1. It is relative to the largest
-absolute entry of ``v``.
+The limit is checked only with ``numerator_only``, where the weights of a query do not sum to 1. It
+is relative to the largest absolute entry of ``v``.
 """
 
 
@@ -50,45 +50,51 @@ def rotated_linear_attention(
     r"""Return the output of linear attention whose features are rotated by their positions.
 
     The similarity of query i and key j is :math:`\phi(q_i)^\top R(r_j - r_i)\,\phi(k_j)`, equation
-    :eq:`eq-rotation-after`, a sum of cosines of the offset, :eq:`eq-rotation-pair`. It does not
-    change if all positions are shifted, but it may be negative, and then the denominator may be 0.
-    If each feature is padded with a zero, the similarity is not negative for small offsets,
-    :eq:`eq-rotation-padded`. If features are permuted by a
-    :class:`~stringlib.attention.roll.Roll` instead, it is never negative.
+    :eq:`eq-rotation-after`, where R is the rotation of the encoder and :math:`r_i` a position. The
+    similarity is a sum of cosines of the offset, :eq:`eq-rotation-pair`. It does not change if all
+    positions are shifted by the same amount. But the similarity may be negative, and then the
+    denominator may be 0. If each feature is padded with a zero, the similarity of nonnegative
+    features is not negative for small offsets, :eq:`eq-rotation-padded`. If nonnegative features
+    are permuted by a :class:`~stringlib.attention.roll.Roll` instead, the similarity is never
+    negative.
 
     With ``numerator_only`` the sum is divided by the sum without rotation,
     :math:`\sum_j \phi(q_i)^\top\phi(k_j)`, equation :eq:`eq-rotation-numerator`. This denominator
     is positive for positive features, but the weights of a query do not sum to 1, and they are not
-    bounded. For example, long queries and keys often have random features whose product is nearly
-    0, while the product of the rotated features is not. Outputs and gradients then become very
-    large. On the CPU, an output more than :data:`LARGEST` times as large as the largest value
-    raises an error; on a GPU, or compiled, this is not checked. If the denominator of a query is 0,
-    its output is 0.
+    bounded. For example, queries and keys of large norm often have random features whose product is
+    nearly 0, while the product of the rotated features is not nearly 0. Outputs and gradients then
+    become very large. On the CPU, an output more than :data:`LARGEST` times as large as the largest
+    value raises an error; on a GPU, or compiled, this is not checked. If the denominator of a query
+    is 0, its output is 0.
 
     To rotate before the feature map, :eq:`eq-rotation-before`, apply the feature map to encoded
     queries and keys, and call :func:`~stringlib.attention.linear.linear_attention` with these
     features.
 
     Args:
-        phi_q: Features of the queries, ``(..., heads, seq, m)``.
-        phi_k: Features of the keys, ``(..., heads, keys, m)``.
+        phi_q: Features of the queries, ``(..., heads, seq, m)``. With ``numerator_only`` no feature
+            may be negative.
+        phi_k: Features of the keys, ``(..., heads, keys, m)``. With ``numerator_only`` no feature
+            may be negative.
         v: Values, ``(..., heads, keys, d_v)``.
         encoder: A rotary encoder whose ``head_dim`` is the number m of features.
-        positions: ``(..., seq, coord_dim)``, or the
+        positions: Positions of the queries, ``(..., seq, coord_dim)``, or the
             :class:`~stringlib.encoders.rotary.Phases` of the encoder at these positions.
         weight: A position weight, which is applied in numerator and denominator. A constant
             :class:`~stringlib.attention.decay.DecayWeight` gives equation
             :eq:`eq-rotation-decay`. Default: None, the constant weight 1.
         causal: If True, query i attends only to the keys 0 … i. Default: False.
         numerator_only: If True, only the features of the numerator are rotated. Default: False.
-        mode: How to compute the sums, as for
-            :func:`~stringlib.attention.linear.linear_attention`.
-        key_scale: Logarithms of factors that were divided out of ``phi_k``, as for
-            :func:`~stringlib.attention.linear.linear_attention`.
-        key_mask: False for keys that are padding, as for
-            :func:`~stringlib.attention.linear.linear_attention`.
-        document_ids: The documents of packed sequences, ``(..., keys)``, as for
-            :func:`~stringlib.attention.linear.linear_attention`.
+        mode: How to compute the sums, one of the modes of
+            :func:`~stringlib.attention.linear.linear_attention`. Default: None, which chooses for
+            speed.
+        key_scale: Logarithms of factors that were divided out of ``phi_k``, ``(..., heads, keys)``,
+            as ``FavorFeatures.scaled_keys`` returns them. Default: None, all factors are 1.
+        key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``.
+            Default: None, no padding.
+        document_ids: For packed sequences, integers that increase from document to document,
+            ``(..., keys)``. A query attends only to the keys of its own document. Default: None,
+            one document.
         key_positions: Positions of the keys, or their phases, if they differ from those of the
             queries. Default: ``positions``.
 
@@ -97,9 +103,9 @@ def rotated_linear_attention(
         float64.
 
     Raises:
-        ValueError: If an argument does not fit the others; if ``weight`` is not normalised, such
-            as a delta rule; or, on the CPU with ``numerator_only``, if a feature is negative or an
-            output exceeds the limit.
+        ValueError: If an argument does not fit the others, or if ``weight`` has no denominator,
+            such as a delta rule. Also, on the CPU with ``numerator_only``, if a feature is negative
+            or an output exceeds the limit.
 
     Source:
         Su et al. 2024 (RoFormer), equation 19, for ``numerator_only``.
@@ -108,7 +114,7 @@ def rotated_linear_attention(
     require_fitting(phi_q, phi_k, v, causal, mode)
     if not weight.normalized:
         raise ValueError(
-            f"weight must have a denominator for rotated features, got {type(weight).__name__}. "
+            f"weight must have a denominator for rotated features, got a {type(weight).__name__}. "
             "Rotate queries and keys before the feature map instead."
         )
     packing: dict[str, Any] = {}
@@ -145,12 +151,17 @@ def rotated_linear_attention(
 
 
 def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> None:
-    """Raise if an output exceeds the limit :data:`LARGEST`, and features and values are finite."""
+    """Raise ``ValueError`` if an output exceeds :data:`LARGEST` times the largest value.
+
+    Nothing is raised if a feature or a value is not finite. The check is made on the CPU only.
+    """
     if any_eager(out, lambda x: ~(x.abs() <= LARGEST * u.detach().abs().amax())) and all(
         all_eager(x, torch.isfinite) for x in (phi_q, phi_k, u)
     ):
         raise ValueError(
-            "rotate must be before for these queries and keys, because the denominator, which is "
-            "not rotated with rotate='after', is so small that an output is more than "
-            f"{LARGEST:g} times as large as any value. Use rotate='before' or normalize_qk=True."
+            "numerator_only (in a layer, rotate='after') must not be used for these queries and "
+            "keys, because the denominator, which is not rotated, is so small that an output is "
+            f"more than {LARGEST:g} times as large as any value, got an output of "
+            f"{out.detach().abs().amax().item():.2g}. In a layer use rotate='before' or "
+            "normalize_qk=True."
         )

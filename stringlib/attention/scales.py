@@ -1,7 +1,7 @@
 r"""Scales of keys: the largest factor among the keys to which a query attends.
 
-The feature of key j is :math:`e^{s_j}\phi(k_j)`. See :mod:`stringlib.attention.weights` for why the
-logarithms :math:`s_j` are kept apart from the features.
+The feature of key j is :math:`e^{s_j}\phi(k_j)`, where :math:`s_j` is the scale of the key. The
+scales are kept apart from the features, because their exponentials may overflow.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def common_scale(
     before: Tensor | None = None,
     documents: Documents | None = None,
 ) -> Tensor:
-    """Return c, the largest scale of the keys to which each query attends.
+    """Return the largest scale of the keys to which each query attends, called c.
 
     Args:
-        key_scale: The logarithms s, ``(..., n)`` with n ≥ 1; −∞ for padding.
+        key_scale: The scales of the keys, ``(..., n)`` with n ≥ 1; −∞ for padding.
         causal: If True, query i attends only to the keys 0 … i.
-        before: c after the earlier tokens, ``(...)``. Default: None, there are none.
+        before: c of the last earlier token, ``(...)``. Default: None, there are no earlier tokens.
         documents: The documents of packed sequences. Default: None, one document.
 
     Returns:
-        The running maximum, ``(..., n)``, if causal, and otherwise the maximum over all keys,
-        ``(..., 1)``. For packed documents it is the maximum within a document, ``(..., n)``. It is
-        −1e30 where all scales are −∞.
+        If causal, the running maximum, ``(..., n)``. Otherwise the maximum over all keys,
+        ``(..., 1)``. For packed documents, the maximum within a document, ``(..., n)``, which is
+        running if causal. Where all scales are −∞, the result is −1e30.
     """
     key_scale = key_scale.detach()  # a common factor cancels, so it needs no gradient
     if documents is not None:
@@ -51,7 +51,7 @@ def common_scale(
 
 
 def _running_maximum(x: Tensor) -> Tensor:
-    """Return the maximum of each entry and all earlier ones along the last dimension.
+    """Return the maximum of each entry of ``x`` and all earlier entries in the last dimension.
 
     Entries are floating-point numbers, or integers of at least 0.
     """
@@ -66,7 +66,13 @@ def _running_maximum(x: Tensor) -> Tensor:
 
 
 def _largest_before(x: Tensor, own: int) -> Tensor:
-    """Return the maximum of all earlier entries, and of the entry itself if ``own`` is 1."""
+    """Return for each entry of ``x`` the maximum of all earlier entries.
+
+    Args:
+        x: Entries, ``(..., n)``.
+        own: 1 to include the entry itself, 0 to leave it out. Without any entry the maximum is −∞, or −1 for
+            integers.
+    """
     n = x.shape[-1]
     later = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(own)
     least = -torch.inf if x.is_floating_point() else -1
@@ -74,7 +80,7 @@ def _largest_before(x: Tensor, own: int) -> Tensor:
 
 
 def _maximum_in_documents(key_scale: Tensor, before: Tensor | None, documents: Documents) -> Tensor:
-    """Return the running maximum, ``(..., n)``, which restarts in each document.
+    """Return the running maximum of the scales, ``(..., n)``, which restarts in each document.
 
     The arguments are those of :func:`common_scale`.
     """
@@ -92,11 +98,15 @@ def _maximum_in_documents(key_scale: Tensor, before: Tensor | None, documents: D
 
 
 def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
-    """Return the logarithms of the decay by which the state shrinks when c grows, ``(..., n)``.
+    """Return the logarithms of the decay that a growing scale of the state causes, ``(..., n)``.
+
+    The state is divided by the exponential of the largest scale so far, :func:`common_scale`. If
+    this scale grows from one token to the next, the state shrinks.
 
     Args:
-        common: c, ``(..., n)``.
-        before: c after the earlier tokens, ``(...)``. Default: None, there are none.
+        common: The largest scale up to each token, ``(..., n)``.
+        before: The largest scale of the earlier tokens, ``(...)``. Default: None, there are no
+            earlier tokens.
     """
     first = common[..., :1] if before is None else before[..., None].to(common.dtype)
     if common.shape[-1] == 1:

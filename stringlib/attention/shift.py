@@ -19,7 +19,7 @@ class ShiftedState(NamedTuple):
 
     Attributes:
         key: Key of the last token before it is mixed or encoded, ``(..., kv_heads, 1, head_dim)``.
-        rest: The state that the layer would have without the shift.
+        rest: The state of the core of the layer, for the mixed keys.
     """
 
     key: Tensor
@@ -31,7 +31,7 @@ class ShiftedState(NamedTuple):
         return self.rest.length
 
     def with_room(self, tokens: int) -> ShiftedState:
-        """Return the state with memory for so many tokens, if ``rest`` is a cache."""
+        """Return the state with memory for ``tokens`` tokens, if ``rest`` is a cache."""
         return self._replace(rest=self.rest.with_room(tokens))
 
 
@@ -41,10 +41,11 @@ class KeyShift(nn.Module):
     The key of token t becomes :math:`(1 - \beta_h) k_t + \beta_h k_{t-1}`, equation
     :eq:`eq-key-shift`. The previous key of the first token is 0.
 
-    Without a shift, the key of a token depends on this token alone, so a single layer cannot attend
-    to a token because of the token before it, as associative recall requires. With the shift it
-    can. The share is one number per head, so mixing commutes with a basis that acts on the channels
-    of a head. Merging the basis of an encoder into the weights therefore remains exact.
+    Without a shift, the key of a token depends on this token alone. So a single layer cannot attend
+    to a token because of the token before it, as associative recall requires. With the shift, a
+    single layer can. The share is one number per head, so mixing commutes with a basis that acts on
+    the channels of a head. Merging the basis of an encoder into the weights therefore remains
+    exact.
 
     Args:
         heads: Number of key heads.
@@ -79,11 +80,11 @@ class KeyShift(nn.Module):
             before: Key of the token before the first one, ``(..., heads, 1, head_dim)``.
                 Default: None, a key of 0.
             key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. A key of padding
-                is replaced by 0.
+                is replaced by 0. Default: None, no padding.
             document_ids: Integers that increase from document to document, ``(..., seq)``, or the
-                :class:`~stringlib.documents.Documents` that are made from them. The previous key of
-                the first token of a document is 0; that of the first token of all is ``before``.
-                Default: None, one document.
+                :class:`~stringlib.documents.Documents` that are made from such integers. The
+                previous key of the first token of a document is 0. For the first document of a row
+                the previous key is ``before``. Default: None, one document.
 
         Returns:
             Mixed keys, in the shape and dtype of ``k``, and the last key before mixing,
@@ -94,8 +95,8 @@ class KeyShift(nn.Module):
         """
         if before is not None and before.shape[:-2] != k.shape[:-2]:
             raise ValueError(
-                f"before must have shape {(*k.shape[:-2], 1, k.shape[-1])}, one key like those "
-                f"of k, got {tuple(before.shape)}"
+                f"before must have shape {(*k.shape[:-2], 1, k.shape[-1])}, one key with the "
+                f"leading dimensions of k, got {tuple(before.shape)}"
             )
         if key_mask is not None:
             k = k.masked_fill(~per_head(key_mask, k.shape[:-1], k.device)[..., None], 0)

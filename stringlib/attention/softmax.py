@@ -1,4 +1,4 @@
-r"""Softmax attention by PyTorch's fused kernel, with a bias, grouped heads and a cache."""
+r"""Softmax attention by PyTorch's fused kernel, with biases, masks, grouped heads and a cache."""
 
 from __future__ import annotations
 
@@ -40,36 +40,38 @@ def softmax_attention(
 ) -> Tensor:
     r"""Return the output of softmax attention for given queries, keys and values.
 
-    This is :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V` for each head, equation
-    :eq:`eq-bias-softmax`.
+    The output is :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V` for each head, with the
+    bias B, equation :eq:`eq-bias-softmax`.
 
     The fused kernel has no second derivative. To compute one, call this function within
     ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``.
 
     Args:
         q: Queries, ``(..., heads, n, d)``.
-        k: Keys, ``(..., kv_heads, keys, d)``. The number ``kv_heads`` divides ``heads``. If it is
-            smaller, consecutive query heads share a head of keys and values (grouped-query
-            attention).
+        k: Keys, ``(..., kv_heads, keys, d)``. The number ``kv_heads`` divides ``heads``. If
+            ``kv_heads`` is smaller than ``heads``, consecutive query heads share a head of keys and
+            values (grouped-query attention).
         v: Values, ``(..., kv_heads, keys, d_v)``.
-        bias: B, which is added to the scaled logits, ``(..., heads, n, keys)``; −∞ hides a key. A
-            bias with one head, or without batch dimensions, is broadcast. Default: None, no bias.
-        causal: If True, a query attends only to keys up to its own position. The queries are the
-            last of the tokens: with as many queries as keys, query i attends to the keys 0 … i;
-            with fewer queries, as in decoding with a cache, the last query attends to all keys.
-            There cannot be more queries than keys. Default: False.
+        bias: The bias B, which is added to the scaled logits, ``(..., heads, n, keys)``; −∞ hides a
+            key. A bias with one head, or without batch dimensions, is broadcast. Default: None, no
+            bias.
+        causal: If True, a query attends only to keys up to its own position. The n queries belong
+            to the last n of the keys' tokens. If there are as many queries as keys, query i attends
+            to the keys 0 … i. If there are fewer queries, as in decoding with a cache, the last
+            query attends to all keys. More queries than keys are an error. Default: False.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``. Keys
             and values of padding are ignored, even if they are NaN. Default: None, no padding.
         window: Number w of keys in the sliding window. A query attends only to keys at a distance
-            below w: with ``causal`` to the key at its own position and the w − 1 keys before it,
-            otherwise to those and the w − 1 keys after it. As with ``causal``, the queries are the
-            last of the tokens. The matrix of all logits is still computed. Default: None, no
-            window.
+            below w. With ``causal`` these are the key at its own position and the w − 1 keys
+            before. Otherwise the w − 1 keys after its own position are also among them. The n
+            queries belong to the last n of the keys' tokens. The matrix of all logits is still
+            computed. Default: None, no window.
         dropout: Probability p of setting an attention weight to 0; the other weights are divided by
             1 − p. Default: 0, no dropout.
         document_ids: Integers that differ between the keys of different documents, ``(..., keys)``.
-            A query attends only to keys of its own document; the queries are the last of the
-            tokens. The mask for this costs n², also in memory. Default: None, one document.
+            A query attends only to keys of its own document. The n queries belong to the last n of
+            the keys' tokens. The mask of documents takes n · keys entries of memory. Default: None,
+            one document.
 
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``q``. The output of a query that
@@ -86,8 +88,8 @@ def softmax_attention(
     if (causal or window is not None) and n != keys:
         if n > keys:
             raise ValueError(
-                f"k must have a key for each of the {n} queries of q when causal or with a window, "
-                f"got shape {tuple(k.shape)}"
+                f"k must have at least {n} keys, as many as q has queries, if causal or with a "
+                f"window, got shape {tuple(k.shape)}"
             )
         causal = causal and n > 1  # the last token attends to all keys
     if window is not None and not torch.compiler.is_exporting() and keys <= window:
@@ -103,8 +105,8 @@ def softmax_attention(
         lead = common_shape(firsts.shape[:-2], k.shape[:-2], v.shape[:-2])
     except RuntimeError:
         raise ValueError(
-            f"k must have {q.shape[-3]} heads, as q, or a divisor of this number, got shape "
-            f"{tuple(k.shape)}"
+            f"k and v must have 1 or {q.shape[-3]} heads, as q, or the same divisor of "
+            f"{q.shape[-3]}, got shapes {tuple(k.shape)} and {tuple(v.shape)}"
         ) from None
     k, v = k.to(q.dtype), v.to(q.dtype)
     hidden = None
@@ -160,7 +162,10 @@ def softmax_attention(
 
 
 def _group(q: Tensor, k: Tensor, v: Tensor) -> int:
-    """Return how many query heads share one head of keys and values; 1 if heads broadcast."""
+    """Return the number of query heads that share one head of keys and values.
+
+    The result is 1 if heads are not shared but broadcast.
+    """
     heads, own = q.shape[-3], k.shape[-3]
     return heads // own if own == v.shape[-3] and 0 < own < heads and heads % own == 0 else 1
 
@@ -173,12 +178,12 @@ class SoftmaxAttention(AttentionCore):
             keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
             logits; or None.
         causal: If True, a token attends only to itself and to earlier tokens.
-        grid: ``(rows, columns)`` of an image, whose positions are the default.
-        window: Number of tokens in the sliding window, as for :func:`softmax_attention`. The cache
-            keeps all tokens, of which new tokens read those in their windows. Default: None, no
-            window.
-        dropout: Dropout of the attention weights in training, as for :func:`softmax_attention`.
-            Default: 0, no dropout.
+        grid: ``(rows, columns)`` of an image. The positions of the grid are then the default for an
+            encoder with two coordinates. Default: None, a sequence.
+        window: Number w of tokens in the sliding window. A token attends only to tokens at a
+            distance below w. The cache keeps all tokens nevertheless. Default: None, no window.
+        dropout: Probability of setting an attention weight to 0 in training. The other weights are
+            scaled up. Default: 0, no dropout.
 
     Example:
         >>> from stringlib import RoPE
@@ -208,12 +213,12 @@ class SoftmaxAttention(AttentionCore):
 
     @property
     def unfit_for_context(self) -> str | None:
-        """What the core is that cannot attend to tokens of another sequence; None if it can."""
+        """Words that say why a context is refused, such as "a causal layer"; None if accepted."""
         window = None if self.window is None else "a layer with a window"
         return super().unfit_for_context or window
 
     def _description(self) -> str:
-        """Return ``kind`` for the parts that the core has now."""
+        """Return the value of ``kind`` for the parts that the core has now."""
         return f"softmax{super()._description()}"
 
     def _attend(
@@ -259,5 +264,5 @@ class SoftmaxAttention(AttentionCore):
         return out, cache
 
     def _shortened(self, state: KeyValueCache, length: int) -> KeyValueCache:
-        """Return the state of the last tokens alone."""
+        """Return the cache of the last ``length`` tokens alone."""
         return state.last(length)

@@ -3,8 +3,8 @@ r"""The recurrences of RetNet, GLA, RWKV-6 and Mamba-2, which differ in their de
 All four use the state :math:`S_t = e^{a_t} S_{t-1} + k_t v_t^\top`. None of them divides the output
 by a sum of weights. For the normalised form, pass a
 :class:`~stringlib.attention.decay.DecayWeight` to
-:func:`~stringlib.attention.linear.linear_attention`. Each function returns the outputs and the last
-state. To continue the sequence, pass this state as ``state`` with the next tokens.
+:func:`~stringlib.attention.linear.linear_attention`. Each of the four functions returns the outputs
+and the last state. To continue the sequence, pass this state as ``state`` with the next tokens.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def retention(
 ) -> tuple[Tensor, Tensor]:
     r"""Return RetNet's outputs :math:`S_t^\top q_t` and the last state, equation :eq:`eq-retnet`.
 
-    The state :math:`S_t = \gamma S_{t-1} + k_t v_t^\top` has one constant decay per head.
+    The state :math:`S_t = \gamma S_{t-1} + k_t v_t^\top` has one constant decay γ per head.
 
     Args:
         q: Queries, ``(..., heads, n, d)``.
         k: Keys, ``(..., heads, n, d)``.
         v: Values, ``(..., heads, n, d_v)``.
         log_decay: :math:`\log \gamma`, ``(heads,)``, for example from :func:`retnet_log_decay`.
-        mode: ``"recurrent"``, ``"chunk"``, ``"parallel"`` or None, as for
-            :func:`~stringlib.attention.decay.decayed_sums`.
+        mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses for speed.
         state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
@@ -75,15 +75,16 @@ def gated_linear_attention(
 ) -> tuple[Tensor, Tensor]:
     r"""Return the outputs :math:`S_t^\top q_t` of gated linear attention, and the last state.
 
-    The state is :math:`S_t = \mathrm{diag}(\alpha_t) S_{t-1} + k_t v_t^\top`, :eq:`eq-gla`, with
-    one decay per token and channel of the key.
+    The state is :math:`S_t = \mathrm{diag}(\alpha_t) S_{t-1} + k_t v_t^\top`, :eq:`eq-gla`. The
+    vector :math:`\alpha_t` contains one decay for each channel of the key.
 
     Args:
         q: Queries, ``(..., heads, n, d)``.
         k: Keys, ``(..., heads, n, d)``.
         v: Values, ``(..., heads, n, d_v)``.
         log_decay: :math:`\log \alpha_t \le 0`, ``(..., heads, n, d)``.
-        mode: As for :func:`retention`.
+        mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses for speed.
         state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
@@ -109,10 +110,10 @@ def rwkv6(
 ) -> tuple[Tensor, Tensor]:
     r"""Return RWKV-6's outputs and the last state, equation :eq:`eq-rwkv6`.
 
-    The output is :math:`(S_{t-1} + \mathrm{diag}(u)\,k_t v_t^\top)^\top r_t`, and the state is
-    :math:`S_t = \mathrm{diag}(w_t) S_{t-1} + k_t v_t^\top`. So a token reads the state before the
-    state decays and before the token's own key and value are added. The bonus u weighs the token's
-    own key and value in its output.
+    The state is :math:`S_t = \mathrm{diag}(w_t) S_{t-1} + k_t v_t^\top` with one decay per token
+    and channel, and the output is :math:`(S_{t-1} + \mathrm{diag}(u)\,k_t v_t^\top)^\top r_t`. So a
+    token reads the state before the state decays and before the token's own key and value are
+    added. The bonus u weighs the token's own key and value in the output.
 
     Args:
         r: Receptances, which have the role of queries, ``(..., heads, n, d)``.
@@ -120,7 +121,8 @@ def rwkv6(
         v: Values, ``(..., heads, n, d_v)``.
         log_decay: :math:`\log w_t \le 0`, ``(..., heads, n, d)``.
         bonus: The bonus u, ``(heads, d)``.
-        mode: As for :func:`retention`.
+        mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses for speed.
         state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
@@ -161,9 +163,10 @@ def ssd(
         x: Inputs, ``(..., heads, n, p)``.
         dt: Step sizes :math:`\Delta_t > 0`, ``(..., heads, n)``.
         A: Negative decay rates, ``(heads,)``.
-        B: Input vectors, ``(..., heads, n, N)``. One head serves any number of heads.
-        C: Output vectors, of the same shape as ``B``.
-        mode: As for :func:`retention`.
+        B: Input vectors, ``(..., heads, n, N)``. Vectors for one head serve any number of heads.
+        C: Output vectors, ``(..., heads, n, N)``. Vectors for one head serve any number of heads.
+        mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses for speed.
         state: h before the first token, ``(..., heads, N, p)``. Default: zero.
 
     Returns:
@@ -178,9 +181,10 @@ def ssd(
 
 
 def _with_all_dimensions(log_decay: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Return the decays with leading dimensions of size 1 added, which makes their shape unique.
+    """Return the decays with leading dimensions of size 1, so that their shape is unambiguous.
 
-    :func:`~stringlib.attention.decay.decayed_sums` accepts several shapes of decays. With as many
-    dimensions as the tokens, the last two dimensions are always read as tokens and features.
+    :func:`~stringlib.attention.decay.decayed_sums` accepts several shapes of decays. If decays have
+    as many dimensions as queries, keys or values, their last two dimensions are always read as
+    tokens and features.
     """
     return log_decay[(None,) * (max(x.ndim for x in (q, k, v)) - log_decay.ndim)]

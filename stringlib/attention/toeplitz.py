@@ -21,9 +21,10 @@ from stringlib.spec import Count0, Floats, checked
 MODES = ("parallel", "fft")
 
 CROSSOVER = 800
-r"""Measured constant c of the length :math:`n = c\,md/(m + d)` above which the FFT is faster.
+r"""Constant c of the number of tokens :math:`n = c\,md/(m + d)` above which the FFT is faster.
 
-Here m is the number of features and d the number of columns of ``u``. The n × n matrix costs
+The constant is measured. Here m is the number of features and d the number of columns of the
+vectors that are summed. The n × n matrix costs
 :math:`O(n^2 (m + d))` operations, the FFTs :math:`O(n \log n \cdot md)`.
 """
 
@@ -39,35 +40,39 @@ The FFT is computed in float64. Its relative error in the sums of a query is at 
 class ToeplitzWeight(PositionWeight):
     r"""Position weight :math:`w(i, j) = e^{b_{j-i}}`, equation :eq:`eq-toeplitz-attention`.
 
-    Adding a constant to all biases of a head does not change normalised attention. A bias of −∞
-    masks the keys at its offset. The weight is computed from ``bias`` in each forward pass, so that
-    gradients reach ``bias``.
+    Here i is the position of the query and j that of the key. Adding a constant to all biases of a
+    head does not change normalised attention. A bias of −∞ masks the keys at its offset. The weight
+    is computed from ``bias`` in each forward pass, so that gradients reach ``bias``.
 
     Two modes compute the sums. ``mode="parallel"`` forms the n × n matrix, a tile of queries at a
-    time. It is as accurate as the dtype allows, for biases of any range. If biases or scales of
-    keys are large, the logarithms of the weights of each query are shifted by their maximum over
+    time. This mode is as accurate as the dtype allows, for biases of any range. If biases or scales
+    of keys are large, the logarithms of the weights of each query are shifted by their maximum over
     the keys whose product with the query is not 0.
 
-    ``mode="fft"`` multiplies by FFT in float64, one feature at a time. It is less accurate, because
-    its error is relative to the largest weights, keys and values of *all* tokens: about 1e-16 of
-    them, or 1e-7 on a device without float64. The result of a query is therefore wrong if its own
-    sums are much smaller than these. In causal attention, large or NaN values of later tokens can
-    also make the results of earlier queries wrong.
+    ``mode="fft"`` multiplies by FFT in float64, one feature at a time. This mode is less accurate.
+    Its error is relative to the largest weights, keys and values of *all* tokens, about 1e-16 times
+    their product, or 1e-7 times on a device without float64. The result of a query is therefore
+    wrong if its own sums are much smaller than this product. In causal attention, large or NaN
+    values of later tokens can also make the results of earlier queries wrong.
 
-    By default the matrix is used, unless three conditions hold: attention is not causal; the FFT is
-    faster for the shapes, which for 64 features and values of 64 channels is the case from about
-    26,000 tokens on; and the biases are on the CPU with a range of at most 16 in each head (8 for
-    float64). With such a range the FFT is accurate enough, because every weight is at least 1e-7 of
-    the largest. On other devices the biases are not inspected, because this would take time.
+    By default the matrix is used, unless three conditions hold:
 
-    This weight has no recurrence and no state. Decoding token by token is therefore not faster than
-    with the matrix.
+    - Attention is not causal.
+    - The FFT is faster for the shapes. For 64 features and values of 64 channels this is the case
+      from about 26,000 tokens on.
+    - The biases are on the CPU, and their range in each head is at most 16 (8 for float64). Then
+      the FFT is accurate enough, because every weight is at least 1e-7 of the largest weight. On
+      other devices the biases are not inspected, because this would take time.
+
+    This weight has no recurrent form and no state. Decoding token by token therefore computes the
+    attention of all earlier tokens again for each new token.
 
     Args:
         bias: The biases b. For a sequence ``(heads, 2n - 1)``, with :math:`b_{j-i}` at index
             :math:`n - 1 + (j - i)`. For an h × w grid, with tokens in row-major order,
-            ``(heads, 2h - 1, 2w - 1)``; further dimensions likewise. One head serves any number of
-            heads. Biases of a sequence of n tokens also serve shorter sequences.
+            ``(heads, 2h - 1, 2w - 1)``; grids of more dimensions likewise. The biases of one head
+            serve any number of heads. Biases for a sequence of n tokens also serve shorter
+            sequences.
 
     Raises:
         ValueError: If ``bias`` has no dimension for the offsets, or an even number of offsets.
@@ -83,7 +88,7 @@ class ToeplitzWeight(PositionWeight):
         if bias.ndim < 2 or not all(size % 2 for size in bias.shape[1:]):
             raise ValueError(
                 "bias must have shape (heads, 2n - 1) for a sequence or (heads, 2h - 1, 2w - 1) "
-                f"for a grid, got {tuple(bias.shape)}"
+                f"for a grid, with an odd number of offsets, got {tuple(bias.shape)}"
             )
         super().__init__()
         self._hold("bias", bias)
@@ -106,10 +111,14 @@ class ToeplitzWeight(PositionWeight):
 
     @checked
     def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
-        """Return the weights w(i, j) without a causal mask, ``(heads, num_queries, num_keys)``.
+        """Return the weights of all pairs without a causal mask, ``(heads, queries, keys)``.
 
-        A row whose largest weight would overflow or underflow is divided by its own factor, which
-        normalisation cancels.
+        A row whose largest weight would overflow or underflow is divided by a factor of its own,
+        which normalisation cancels.
+
+        Raises:
+            ValueError: If ``num_queries`` differs from ``num_keys``, or if the biases are for
+                another number of tokens.
         """
         bias = self._fitted(num_queries, num_keys)
         if not num_keys:
@@ -129,12 +138,16 @@ class ToeplitzWeight(PositionWeight):
         state: LinearState | None = None,
         documents: Documents | None = None,
     ) -> WeightedSums:
-        """Return the weighted sums up to a factor per query; see ``PositionWeight.sums``.
+        """Return the weighted sums of all queries, each divided by a factor of its own.
 
-        ``mode`` is ``"parallel"``, ``"fft"`` or None for the default, see the class.
+        The arguments are those of ``PositionWeight.sums``. ``mode`` is ``"parallel"``, ``"fft"``
+        or None, which chooses one of the two as :class:`ToeplitzWeight` describes.
         """
-        if causal and key_scale is not None:
-            self._require_plain(mode, state)
+        if causal and key_scale is not None and mode not in (None, "parallel"):
+            raise ValueError(
+                "mode must be None or 'parallel' for a causal ToeplitzWeight with key_scale, "
+                f"because the FFT needs one scale for all queries, got {mode!r}"
+            )
         if mode is not None and mode not in MODES:
             raise ValueError(
                 f"mode must be None or one of {', '.join(MODES)} for a ToeplitzWeight, got {mode!r}"
@@ -142,7 +155,7 @@ class ToeplitzWeight(PositionWeight):
         if state is not None:
             raise ValueError(
                 "state must be None for a ToeplitzWeight, which has no recurrent form, got a state "
-                f"of {state.length} tokens"
+                f"of {state.length} tokens. Pass all tokens at once, or use a DecayWeight."
             )
         batch_shape = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
         heads, n = batch_shape[-1], phi_q.shape[-2]
@@ -157,10 +170,17 @@ class ToeplitzWeight(PositionWeight):
         dtype = u.dtype
         bias = bias.to(at_least_float32(bias.dtype))
         if documents is not None:
-            if mode == "fft" or bias.ndim > 2:
+            shape = tuple(documents.numbers.shape)
+            if bias.ndim > 2:
                 raise ValueError(
-                    "document_ids must be None for a ToeplitzWeight of a grid or with mode='fft', "
-                    f"got some for a bias of shape {tuple(bias.shape)} and mode={mode!r}"
+                    "document_ids must be None for a ToeplitzWeight of a grid, got a tensor of "
+                    f"shape {shape} with a bias of shape {tuple(bias.shape)}. Pass each image as "
+                    "an entry of the batch."
+                )
+            if mode == "fft":
+                raise ValueError(
+                    f"document_ids must be None with mode='fft', got a tensor of shape {shape}. "
+                    "Use mode='parallel'."
                 )
             return _sums_by_document(phi_q, phi_k, u, key_scale, bias, causal, documents)
         if mode is None:
@@ -188,21 +208,26 @@ class ToeplitzWeight(PositionWeight):
         return WeightedSums(out, scale, None)
 
     def _fitted(self, num_queries: int, num_keys: int) -> Tensor:
-        """Return the biases for this number of tokens.
+        """Return the biases for the given number of tokens.
 
-        For a sequence shorter than the table these are the middle of the table.
+        For a sequence that is shorter than the longest possible one, these are the biases of the
+        smallest offsets, in the middle of the table.
+
+        Raises:
+            ValueError: If the numbers of queries and keys differ, or do not fit the biases.
         """
         sizes = toeplitz_sizes(self.bias, self.bias.ndim - 1)
         tokens = math.prod(sizes)
         if num_queries != num_keys:
             raise ValueError(
-                "a ToeplitzWeight must have as many queries as keys, at the same positions, got "
+                "queries and keys must be at the same positions for a ToeplitzWeight, got "
                 f"{num_queries} queries and {num_keys} keys"
             )
         if num_keys > tokens or (len(sizes) > 1 and num_keys != tokens):
             raise ValueError(
                 f"the number of tokens must be {'at most ' if len(sizes) == 1 else ''}{tokens} for "
-                f"a bias of shape {tuple(self.bias.shape)}, got {num_keys}"
+                f"a bias of shape {tuple(self.bias.shape)}, got {num_keys}. The bias must have one "
+                "number for each offset of two tokens."
             )
         if len(sizes) > 1 or not num_keys:
             return self.bias
@@ -221,9 +246,10 @@ def _sums_by_document(
     causal: bool,
     documents: Documents,
 ) -> WeightedSums:
-    """Return the sums of packed documents, from the whole n × n matrix.
+    """Return the sums of packed documents, computed with the whole n × n matrix of weights.
 
-    The logarithms of the weights of each query are shifted by their maximum over the keys whose
+    The arguments are those of :meth:`ToeplitzWeight.sums`, with the biases for the tokens. The
+    logarithms of the weights of each query are shifted by their maximum over the keys whose
     product with the query is not 0.
     """
     scores, hidden = phi_q @ phi_k.mT, documents.apart()
@@ -245,9 +271,9 @@ def _sums_by_document(
 
 
 def _is_near(logs: Tensor, dtype: torch.dtype) -> bool:
-    """Return whether all exponentials are known to be 0 or of moderate size.
+    """Return whether the exponentials of all ``logs`` are known to be 0 or of moderate size.
 
-    Values are inspected on the CPU only; elsewhere the result is False.
+    Values are inspected on the CPU only. On other devices the result is False.
     """
     bound = 0.35 * math.log(torch.finfo(dtype).max)
     return all_eager(logs, lambda x: (x.abs() <= bound) | (x == -math.inf))
@@ -256,7 +282,7 @@ def _is_near(logs: Tensor, dtype: torch.dtype) -> bool:
 def _is_flat(bias: Tensor, dtype: torch.dtype) -> bool:
     """Return whether the range of the biases in each head is known to be at most ``FLAT``.
 
-    Values are inspected on the CPU only; elsewhere the result is False.
+    Values are inspected on the CPU only. On other devices the result is False.
     """
     dims, span = tuple(range(1, bias.ndim)), FLAT[dtype]
     return all_eager(bias, lambda x: x >= x.amax(dims, keepdim=True) - span)
@@ -265,8 +291,9 @@ def _is_flat(bias: Tensor, dtype: torch.dtype) -> bool:
 class BiasWeight(PositionWeight):
     r"""Position weight :math:`w(i,j) = e^{b(i-j)}` from a relative bias b for softmax attention.
 
-    Softmax attention adds b to its logits, which multiplies each exponential by :math:`e^b`. This
-    weight multiplies the products of features by the same factor.
+    Here i is the position of the query and j that of the key. Softmax attention adds b to its
+    logits, which multiplies each exponential by :math:`e^b`. This weight multiplies the products of
+    features by the same factor.
 
     Args:
         bias: A :class:`~stringlib.encoders.relative_bias.RelativeBias`.
@@ -281,5 +308,5 @@ class BiasWeight(PositionWeight):
         return ToeplitzWeight.from_bias(self.bias, max(x.shape[-2], 1))
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
-        """Return the weights w(i, j), ``(heads, num_queries, num_keys)``."""
+        """Return the weights of all pairs, ``(heads, num_queries, num_keys)``."""
         return self.bias(num_queries, num_keys).exp()

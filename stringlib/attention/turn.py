@@ -16,19 +16,20 @@ from stringlib.spec import checked
 @torch.no_grad()
 @checked
 def random_turn(encoder: RotaryEncoder, generator: torch.Generator | None = None) -> Tensor:
-    r"""Draw a matrix B that rotates every plane of an encoder by an independent uniform angle.
+    r"""Return a random matrix B that rotates every plane of an encoder by a uniform angle.
 
-    Multiply queries and keys by B, or use the projections :math:`BW_q` and :math:`BW_k`. Then
+    The angles of different planes are independent. Multiply queries and keys by B, or use the
+    projections :math:`BW_q` and :math:`BW_k`. Then
     attention with any feature map applied after the encoder is relative in distribution,
     :eq:`eq-torus-turn`: shifting all positions by the same amount does not change the distribution
     of the outputs.
 
-    The reason is that a shift by t replaces the matrix W of a feature map by WR(t),
-    :eq:`eq-torus-shift`, and attention is relative in distribution if WR(t) has the same
-    distribution as W, :eq:`eq-torus-law`. B has this effect because B commutes with R(t) and BR(t)
-    has the same distribution as B.
+    The reason is as follows. With the rotation R(t) of the encoder, a shift of all positions by t
+    replaces the random matrix W of a feature map by WR(t), :eq:`eq-torus-shift`. Attention is
+    relative in distribution if WR(t) has the same distribution as W, :eq:`eq-torus-law`. B has this
+    effect, because B commutes with R(t) and BR(t) has the same distribution as B.
 
-    Draw one B for queries and keys together, and a new one whenever random features are redrawn.
+    Draw one B for queries and keys together, and a new B whenever random features are resampled.
 
     Args:
         encoder: The rotary encoder that is applied before the feature map.

@@ -1,14 +1,14 @@
 r"""Position weights of linear attention: the base class, the constant weight, and the state.
 
-Linear attention with a position weight w computes
+The output of query i of linear attention with a position weight w is
 :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the same sum without :math:`v_j`.
-Every weight except the delta rule has a dense n × n matrix. If the weighted similarity is again a
-product of features, with or without a decay, :meth:`PositionWeight.factors` returns these features,
-and the sums are computed without the matrix.
+Every weight except the delta rule and decays per feature has a dense n × n matrix. If the weighted
+similarity is again a product of features, with or without a decay, :meth:`PositionWeight.factors`
+returns these features, and the sums are computed without the matrix.
 
 Keys may have a scale :math:`s_j`, so that the feature of key j is :math:`e^{s_j}\phi(k_j)`. The
-logarithm is stored separately, because the exponential may overflow. Each sum is computed divided
-by the largest factor in it, which cancels in the quotient of numerator and denominator. In causal
+logarithm is stored separately, because the exponential may overflow. Each sum is divided by the
+largest factor in the sum, which cancels in the quotient of numerator and denominator. In causal
 attention this factor is :math:`e^{c_i}` with :math:`c_i = \max_{j \le i} s_j`. If c grows from one
 token to the next, the state is multiplied by :math:`e^{c_{i-1} - c_i} \le 1`, which is computed as
 a further decay.
@@ -40,12 +40,12 @@ def described(module: nn.Module) -> str:
 class LinearState(NamedTuple):
     """State of causal linear attention after some tokens, from which later tokens continue.
 
-    Its size does not depend on the number of tokens.
+    The size of the state does not depend on the number of tokens.
 
     Attributes:
         sums: Sum over the tokens of features times values, with a 1 appended to the values,
-            ``(..., heads, m, d_v + 1)``; float32 or float64. A layer that does not divide by the
-            sum of the weights may leave out the 1.
+            ``(..., heads, m, d_v + 1)``; float32 or float64. Under the delta rule, the matrix by
+            which the rule maps keys to values.
         log_scale: Natural logarithm of the factor by which ``sums`` has been divided,
             ``(..., heads)``, or None for a factor 1.
         length: Number of tokens so far.
@@ -62,7 +62,7 @@ class LinearState(NamedTuple):
     drawn: Tensor | None = None
 
     def with_room(self, tokens: int) -> LinearState:
-        """Return the state itself, whose size does not depend on the number of tokens."""
+        """Return the state itself, because its size does not depend on the number of tokens."""
         return self
 
 
@@ -73,8 +73,8 @@ class Factors(NamedTuple):
     :math:`q_i^\top \mathrm{diag}(e^{a_{j+1} + \dots + a_i})\,k_j`.
 
     Attributes:
-        q: Features of the queries, ``(..., n, m)``. They may differ from those of the feature map,
-            in number too.
+        q: Features of the queries, ``(..., n, m)``. These features and their number m may differ
+            from those of the feature map.
         k: Features of the keys, ``(..., keys, m)``.
         log_decay: The logarithms :math:`a` of the decays: one per token, ``(..., n, 1)``, or one
             per token and feature, ``(..., n, m)``. Default: None, no decay.
@@ -93,7 +93,7 @@ class WeightedSums(NamedTuple):
     Attributes:
         sums: ``(..., heads, n, d_u)``.
         log_scale: Logarithm of the factor, ``(..., heads, n)``, or ``(..., heads, 1)`` if all
-            queries of a head have the same; None for a factor 1.
+            queries of a head have the same factor. None for a factor 1.
         state: The state after the last token; None if the weight has no state, or if the sums are
             not causal.
     """
@@ -104,17 +104,18 @@ class WeightedSums(NamedTuple):
 
 
 class PositionWeight(Derived, ABC):
-    """Base class of position weights.
+    """Base class of the position weights of linear attention.
 
-    A subclass implements :meth:`matrix`. If its weighted similarity is a product of features, it
-    also implements :meth:`factors`, which makes linear attention linear in the number of tokens.
-    A weight is a module, so that what it learns is among the parameters of its layer.
+    A subclass implements :meth:`matrix`. If the similarity times the weight is a product of
+    features, the subclass also implements :meth:`factors`, which makes linear attention linear in
+    the number of tokens. A weight is a module, so that its parameters are among those of the layer.
 
     Attributes:
         causal_only: True if the weight is defined for causal attention only.
         rotatable: True if features may be rotated or rolled before they are weighted. False for
             example for a weight in which each feature has a decay of its own.
-        normalized: True if the weighted sum is divided by the sum of the weights.
+        normalized: True if the weighted sum may be divided by the sum of the weights. False for the
+            delta rule, which has no such sum.
     """
 
     causal_only = False
@@ -123,23 +124,24 @@ class PositionWeight(Derived, ABC):
 
     @property
     def kind(self) -> str:
-        """Description of the weight, which its states contain, see :class:`LinearState`."""
+        """Description of the weight, by which states of this weight are recognised."""
         return described(self)
 
     @property
     def has_state(self) -> bool:
-        """Whether sums can continue from a state. Sums of a weight with factors can, by default."""
+        """Whether sums can continue from a state. Default: True if the weight defines factors."""
         return type(self).factors is not PositionWeight.factors
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
-        """Return the weight for the tokens of a layer; the base class returns itself.
+        """Return the weight for the tokens of a layer, in the base class the weight itself.
 
-        A subclass whose weight depends on the tokens, such as a data-dependent decay, computes it
-        here and returns it as another weight.
+        If the weight depends on the tokens, such as a data-dependent decay, a subclass computes the
+        weight of the given tokens here, and returns it as another :class:`PositionWeight`.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
             key_mask: False for padding. Vectors of padding have no influence on the weight.
+                Default: None, no padding.
         """
         return self
 
@@ -156,14 +158,14 @@ class PositionWeight(Derived, ABC):
         """
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors | None:
-        """Return the weighted similarity as a product of features.
+        """Return the similarity times the weight as a product of features, or None.
 
         Args:
             phi_q: Features of the queries, ``(..., heads, n, m)``.
             phi_k: Features of the keys, ``(..., heads, keys, m)``.
             start: Number of earlier tokens, which is the position of the first query and key.
                 Token t has position ``start + t``. For packed documents, whose positions restart
-                at 0, it is one number per token, ``(..., 1, n)``. Default: 0.
+                at 0, ``start`` is a tensor with one number per token, ``(..., 1, n)``. Default: 0.
 
         Returns:
             :class:`Factors`, or None if the weight has only a matrix, as in the base class.
@@ -195,9 +197,13 @@ class PositionWeight(Derived, ABC):
                 factors are 1.
             causal: If True, query i attends only to the keys 0 … i.
             mode: How to compute the sums. None (default) chooses for speed.
-            state: The state after the earlier tokens; only if causal. Default: None.
+            state: The state after the earlier tokens; only if causal. Default: None, there are no
+                earlier tokens.
             documents: The documents of packed sequences, which do not attend to each other.
                 Default: None, one document.
+
+        Returns:
+            The sums, the logarithms of the factors, and the state after the last token.
         """
         self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:
@@ -211,7 +217,10 @@ class PositionWeight(Derived, ABC):
         if factors is None:
             return self._dense_sums(phi_q, phi_k, u, key_scale, causal, mode, state, documents)
         if mode not in (None, *MODES):
-            raise ValueError(f"mode must be None or one of {MODES}, got {mode!r}")
+            raise ValueError(
+                f"mode must be None or one of {', '.join(MODES)} for {type(self).__name__}, got "
+                f"{mode!r}"
+            )
         q, k, log_decay = factors
         largest = None if state is None else state.log_scale
         common = None
@@ -252,6 +261,10 @@ class PositionWeight(Derived, ABC):
         state: LinearState | None,
         documents: Documents | None = None,
     ) -> WeightedSums:
+        """Return the weighted sums, computed with the n × n matrix of weights.
+
+        The arguments are those of :meth:`sums`.
+        """
         self._require_plain(mode, state)
         matrix = self.matrix(phi_q.shape[-2], phi_k.shape[-2]).to(phi_q)
         if documents is not None:
@@ -266,7 +279,7 @@ class PositionWeight(Derived, ABC):
         return WeightedSums((scores.tril() if causal else scores) @ u, common, None)
 
     def _require_direction(self, causal: bool) -> None:
-        """Raise if the weight is for causal attention only, and ``causal`` is False."""
+        """Raise ``ValueError`` if the weight is for causal attention only, but not ``causal``."""
         if self.causal_only and not causal:
             raise ValueError(
                 f"causal must be True with a {type(self).__name__}, which is defined for earlier "
@@ -274,16 +287,20 @@ class PositionWeight(Derived, ABC):
             )
 
     def _require_plain(self, mode: str | None, state: LinearState | None) -> None:
-        """Raise for a mode other than ``"parallel"`` or for a state, which need factors."""
-        if mode not in (None, "parallel") or state is not None:
+        """Raise ``ValueError`` for a mode or a state, which a weight without factors has not."""
+        if mode not in (None, "parallel"):
             raise ValueError(
-                f"mode must be None or 'parallel' and state must be None for "
-                f"{type(self).__name__}, whose weights are a matrix, got {mode!r}"
-                f"{'' if state is None else ' and a state'}"
+                f"mode must be None or 'parallel' for {type(self).__name__}, which has only a "
+                f"matrix of weights, got {mode!r}"
+            )
+        if state is not None:
+            raise ValueError(
+                f"state must be None for {type(self).__name__}, which has no recurrent form, got a "
+                f"state of {state.length} tokens. Pass all tokens at once."
             )
 
     def _hold(self, name: str, x: Tensor) -> None:
-        """Register a tensor: a parameter as such, any other as a non-persistent buffer."""
+        """Register an ``nn.Parameter`` as such, and any other tensor as a non-persistent buffer."""
         if isinstance(x, nn.Parameter):
             self.register_parameter(name, x)
         else:
@@ -291,15 +308,15 @@ class PositionWeight(Derived, ABC):
 
 
 class ConstantWeight(PositionWeight):
-    """Constant position weight 1, :eq:`eq-linear-associative`: plain linear attention."""
+    """Constant position weight 1 of plain linear attention, :eq:`eq-linear-associative`."""
 
     @checked
     def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
-        """Return ones, ``(num_queries, num_keys)``."""
+        """Return a matrix of ones, ``(num_queries, num_keys)``."""
         return torch.ones(num_queries, num_keys)
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
-        """Return the features unchanged."""
+        """Return the features of queries and keys unchanged."""
         return Factors(phi_q, phi_k)
 
 
@@ -308,8 +325,8 @@ def copies(phi: Tensor, table: Tensor) -> Tensor:
 
     Args:
         phi: Features, ``(..., heads, seq, m)``.
-        table: The factor of each token in each copy, ``(seq, copies)``, or with leading dimensions
-            that broadcast with those of ``phi``; in any dtype.
+        table: The factor of each token in each copy, in any dtype, ``(..., seq, copies)``. The
+            leading dimensions broadcast with those of ``phi``.
 
     Returns:
         The copies side by side, ``(..., heads, seq, copies * m)``, in the dtype of ``phi``.
@@ -319,7 +336,10 @@ def copies(phi: Tensor, table: Tensor) -> Tensor:
 
 
 def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
-    """Return (q kᵀ) u or q (kᵀ u), whichever is cheaper; ``"parallel"`` asks for the first."""
+    """Return the sums over all keys as (q kᵀ) u or as q (kᵀ u), whichever is cheaper.
+
+    With the mode ``"parallel"`` the result is always (q kᵀ) u.
+    """
     queries, (keys, m), width = q.shape[-2], k.shape[-2:], u.shape[-1]
     # an exported program would fix the outcome of the comparison, so it always takes the second
     few = not torch.compiler.is_exporting()
@@ -336,5 +356,6 @@ def _require_state(state: Tensor, lead: tuple[int, ...], m: int, width: int) -> 
     if not expands(state.shape, (*lead, m, width)) or state.shape[-2:] != (m, width):
         raise ValueError(
             f"state must have sums of shape {(*lead, m, width)}, with one row for each feature, "
-            f"got {tuple(state.shape)}"
+            f"got {tuple(state.shape)}. Pass a state of tokens with the same numbers of features, "
+            "channels and heads."
         )

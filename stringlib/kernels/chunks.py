@@ -1,11 +1,11 @@
-r"""The causal sums of :mod:`stringlib.kernels.recurrence` for all chunks at once.
+r"""The causal sums of :mod:`stringlib.kernels.recurrence` for all chunks of tokens at once.
 
-The gradient is written by hand. The decay is one per token, or there is none.
+The gradient is written by hand. There is one decay per token, or no decay.
 
 There are two reasons for this code. First, autograd would allocate about forty tensors of the size
 of the features for one gradient, and allocating memory takes longer than computing the sums.
-Second, one product for all chunks is shared by the threads, while the product for one chunk of few
-heads is too small to be shared.
+Second, the threads share one product for all chunks, while the product for one chunk of few heads
+is too small to be shared.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ def chunks_by_hand(
     log_decay: Tensor | None,
     state: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the sums and the last state, equation :eq:`eq-decay-chunk`.
+    """Return the causal sums of tokens in chunks, and the last state, :eq:`eq-decay-chunk`.
 
     All tensors have the same leading dimensions.
 
     Args:
-        plain: A function that computes the same with gradients by autograd, for tokens that are not
-            cut into chunks. It is used for second derivatives and for forward-mode derivatives.
+        plain: A function that computes the same sums with gradients by autograd, for tokens that
+            are not cut into chunks. This function is used for second derivatives and for
+            forward-mode derivatives.
         mask: The decay between any two tokens of a chunk, ``(..., chunks, size, size)``, or None
             for no decay.
         q: Features of the queries, ``(..., chunks, size, m)``.
@@ -53,6 +54,11 @@ def chunks_by_hand(
 
 
 class _Chunks(torch.autograd.Function):
+    """The function :func:`chunks_by_hand` with its gradient written by hand.
+
+    It also returns the scores and the states before the chunks, which the gradient needs.
+    """
+
     @staticmethod
     def forward(
         plain: Plain,
@@ -116,13 +122,13 @@ class _Chunks(torch.autograd.Function):
 def _gradients(
     plain: Plain, saved: tuple[Any, ...], g: Tensor | None, g_last: Tensor | None
 ) -> tuple[Any, ...]:
-    """Return the gradients for all arguments of :class:`_Chunks`.
+    """Return the gradients with respect to all arguments of :func:`chunks_by_hand`.
 
     Args:
-        plain: As for :func:`chunks_by_hand`.
-        saved: The tensors that ``setup_context`` saved.
-        g: Gradient for the sums, or None for zero.
-        g_last: Gradient for the last state, or None for zero.
+        plain: Function that computes the same sums by autograd, for second derivatives.
+        saved: The tensors that ``_Chunks.setup_context`` saved.
+        g: Gradient with respect to the sums; None means zero.
+        g_last: Gradient with respect to the last state; None means zero.
     """
     mask, q, k, u, log_decay, state, scores, before = saved
     g = torch.zeros_like(u) if g is None else g
@@ -164,9 +170,14 @@ def _gradients(
 def _decays(
     mask: Tensor | None, log_decay: Tensor | None
 ) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """Return the decays from the start of a chunk to each token, and from each token to its end.
+    """Return the decays from the start of a chunk to each token, and from each token to the end.
 
-    Without a decay, both are None.
+    Args:
+        mask: The decay between any two tokens of a chunk, or None for no decay.
+        log_decay: One logarithm per token, or None for no decay.
+
+    Returns:
+        The two decays, ``(..., chunks, size, 1)``, or None and None without a decay.
     """
     if mask is None or log_decay is None:
         return None, None
@@ -174,6 +185,7 @@ def _decays(
 
 
 def _times(x: Tensor, factor: Tensor | None) -> Tensor:
+    """Return ``x``, multiplied in place by a factor unless the factor is None."""
     return x if factor is None else x.mul_(factor)
 
 
@@ -185,12 +197,13 @@ def _states(
     Each chunk multiplies the state by its total decay and adds aᵀb.
 
     Args:
-        a: ``(..., chunks, size, m)``.
-        b: ``(..., chunks, size, d_u)``.
+        a: The factors a of the tokens of each chunk, ``(..., chunks, size, m)``.
+        b: The factors b of the tokens of each chunk, ``(..., chunks, size, d_u)``.
         since: The decays from the start of a chunk to each token, or None for no decay.
-        state: The state before the first chunk, or after the last chunk with ``backwards``.
+        state: The state before the first chunk, ``(..., m, d_u)``. With ``backwards``, the state
+            after the last chunk.
         backwards: If True, the chunks are processed in reverse order. So the results are the state
-            after each chunk and the state before the first chunk, in the order of the tokens.
+            after each chunk, in the order of the tokens, and the state before the first chunk.
             Default: False.
 
     Returns:
@@ -223,9 +236,12 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
 
 
 def _on_chunks(plain: Plain, *given: Tensor | None) -> tuple[Any, ...]:
-    """Return ``plain`` as a function of tokens in chunks, followed by its arguments.
+    """Return the function ``plain`` for tokens in chunks, followed by its arguments.
 
-    The arguments are those of ``given`` that are not None.
+    Args:
+        plain: Function that computes the sums and the last state of tokens without chunks.
+        *given: Tensors of tokens in chunks, and the state as the last one. Those that are None are
+            left out of the arguments.
     """
     tensors = [x for x in given if x is not None]
 

@@ -12,7 +12,16 @@ from torch.nn.functional import pad
 
 
 def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
-    r"""Return :math:`\sum_f q_{if} k_{jf} e^{a_{j+1,f} + \dots + a_{if}}` for j ≤ i, else 0."""
+    r"""Return the decayed products of all queries and keys, ``(..., n, n)``, 0 for later keys.
+
+    The entry of query i and key j ≤ i is
+    :math:`\sum_f q_{if} k_{jf} e^{a_{j+1,f} + \dots + a_{if}}`.
+
+    Args:
+        q: Queries, ``(..., n, m)``.
+        k: Keys, ``(..., n, m)``.
+        log_decay: The logarithms a, ``(..., n, 1)`` or ``(..., n, m)``.
+    """
     if log_decay.shape[-1] == 1:
         # tril first: an entry for a later key may be infinite, and times 0 it would be NaN
         return (q @ k.mT).tril() * decay_matrix(log_decay.squeeze(-1))
@@ -23,7 +32,11 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def scores_by_halves(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
-    """Return the scores for one decay per token and feature, equation :eq:`eq-decay-halves`.
+    """Return the decayed products of queries and keys for one decay per token and feature.
+
+    This is :func:`decayed_scores` with as many decays per token as features,
+    :eq:`eq-decay-halves`. The number of tokens must be a power of 2. The products of later keys
+    are 0.
 
     For a key in the first half of the tokens and a query in the second half, the decay is the
     product of the decay up to the boundary and the decay from the boundary on. So these scores are
@@ -51,7 +64,9 @@ def sum_of_later(log_decay: Tensor) -> Tensor:
 
 
 def decay_matrix(log_decay: Tensor) -> Tensor:
-    r"""Return the matrix of :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, and 0 for j > i.
+    r"""Return the decay from each key j to each query i, as a lower triangular matrix.
+
+    Entry (i, j) is :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, and 0 for j > i.
 
     Args:
         log_decay: The logarithms a, ``(..., n)``.

@@ -38,10 +38,11 @@ def delta_sums(
     mode: str | None = None,
     state: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`S_t^\top q_t` for every token t, and the last state, :eq:`eq-delta-chunk`.
+    r"""Return the outputs :math:`S_t^\top q_t` of the delta rule, and the last state.
 
     The state is :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`.
-    All tensors have the same dtype, float32 or float64, and the same leading dimensions.
+    The tokens are computed chunk by chunk, :eq:`eq-delta-chunk`. All tensors have the same dtype,
+    float32 or float64, and the same leading dimensions, of which there must be at least one.
 
     Args:
         q: Queries, ``(..., n, d)``.
@@ -73,6 +74,7 @@ def delta_sums(
 def _token_by_token(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
+    """Return the outputs and the last state of the delta rule, in a loop over tokens."""
     keep, out = log_decay.exp(), []
     for t in range(v.shape[-2]):
         key, state = k[..., t, None, :], keep[..., t, :, None] * state
@@ -85,9 +87,9 @@ def _token_by_token(
 def _chunks(
     q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return outputs and last state for tokens in chunks, ``(..., chunks, size, channels)``.
+    """Return the outputs and the last state of the delta rule, :eq:`eq-delta-wy`.
 
-    Equation :eq:`eq-delta-wy`.
+    All tensors except ``state`` contain tokens in chunks, ``(..., chunks, size, channels)``.
     """
     since_start = log_decay.cumsum(-2).exp()
     pairs = decay_matrix(log_decay.squeeze(-1))
@@ -113,7 +115,7 @@ def _states(kept: Tensor, added: Tensor, state: Tensor) -> tuple[Tensor, Tensor]
 
     Args:
         kept: Matrix by which each chunk multiplies the state, ``(batch, chunks, d, d)``.
-        added: What each chunk then adds, ``(batch, chunks, d, d_v)``.
+        added: Matrix that each chunk then adds to the state, ``(batch, chunks, d, d_v)``.
         state: The state before the first chunk, ``(batch, d, d_v)``.
     """
     chunks: Any = kept.shape[1]
@@ -132,7 +134,12 @@ def _states(kept: Tensor, added: Tensor, state: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _step(state: Tensor, chunk: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the state after a chunk, and a copy of the state before it."""
+    """Return the state after a chunk, and a copy of the state before the chunk.
+
+    Args:
+        state: The state before the chunk.
+        chunk: The matrix by which the chunk multiplies the state, and the matrix that it adds.
+    """
     keep, add = chunk
     return torch.baddbmm(add, keep, state), state.clone()
 

@@ -1,6 +1,7 @@
 """The rotation of pairs with few passes over memory, and its gradients written by hand.
 
-:func:`stringlib.kernels.rotation.rotate_pairs` is the plain form, and calls this one for speed.
+:func:`stringlib.kernels.rotation.rotate_pairs` is the plain form, and calls :func:`rotate` for
+speed.
 """
 
 from __future__ import annotations
@@ -24,18 +25,23 @@ SHORT = 8192
 
 
 def is_short(x: Tensor) -> bool:
-    """Return whether a tensor is so small that the time depends on the number of calls.
+    """Return whether a tensor is so small that the running time depends on the number of calls.
 
-    In a compiled graph the result is False.
+    The time of an operation on such a tensor is mostly that of the PyTorch call, and does not
+    depend on the size of the tensor. In a compiled graph the result is False.
     """
     return not torch.compiler.is_compiling() and x.numel() <= SHORT
 
 
 def rotate(x: Tensor, phases: Tensor, layout: str) -> Tensor:
-    """Rotate every pair of channels, as ``rotate_pairs`` does.
+    """Return vectors of which every pair of channels is rotated by its phase.
 
-    The arguments are those of :func:`stringlib.kernels.rotation.rotate_pairs`, with
-    ``channels == 2 * pairs`` and phases in the dtype of ``x``.
+    Args:
+        x: Vectors in float32 or float64, ``(..., 2 * pairs)``.
+        phases: Cosines and sines in the dtype of ``x``, ``(..., pairs, 2)``. Their leading
+            dimensions broadcast with those of ``x``.
+        layout: ``"interleaved"`` pairs channels 2i and 2i + 1. ``"half"`` pairs channels i and
+            i + pairs.
     """
     if layout == "half" and x.device.type != "cpu":
         return _rotated_halves(x, phases)  # a GPU takes fewer calls with real arithmetic
@@ -70,7 +76,7 @@ def _rotated_halves(x: Tensor, phases: Tensor) -> Tensor:
 
 
 def _pairwise(x: Tensor, layout: str) -> Tensor:
-    """View channels as pairs, ``(..., pairs, 2)``."""
+    """Return channels grouped into pairs, ``(..., pairs, 2)``."""
     batch_shape, pairs = x.shape[:-1], x.shape[-1] // 2  # unflatten fails for batched gradients
     if layout == "interleaved":
         return x.reshape(*batch_shape, pairs, 2)
@@ -88,14 +94,14 @@ def _complex(pairs: Tensor) -> Tensor:
 class _Rotation(torch.autograd.Function):
     r"""The rotation :func:`rotate` with gradients written by hand.
 
-    With pairs and phases s as complex numbers, the gradient for the vectors x is
-    :math:`\bar s\,g`, which is the inverse rotation of g. The gradient for the phases is
-    :math:`\bar x\,g`.
+    Let the pairs of the vectors x, the phases s and the gradient g with respect to the rotated
+    vectors be complex numbers. Then the gradient with respect to x is :math:`\bar s\,g`, which is
+    the inverse rotation of g. The gradient with respect to s is :math:`\bar x\,g`.
 
     The gradients of autograd have three disadvantages. They fail if a gradient starts at an odd
     offset in memory. They take more passes over memory than the inverse rotation. And for the
-    gradient of the phases, which is a sum over the batch, they compute a product as large as the
-    vectors.
+    gradient with respect to the phases, which is a sum over the batch, they compute a product as
+    large as the vectors.
     """
 
     generate_vmap_rule = True
@@ -133,11 +139,14 @@ class _Rotation(torch.autograd.Function):
 
 
 def _sum_of_products(x: Tensor, g: Tensor, shape: torch.Size) -> Tensor:
-    """Return conj(x) g, summed over the dimensions in which the phases were broadcast.
+    """Return the gradient conj(x) g with respect to phases that were broadcast over the vectors.
+
+    The product is summed over the dimensions in which the phases were broadcast.
 
     Args:
         x: Pairs of channels, ``(..., pairs, 2)``, read as complex numbers.
-        g: Gradients for the pairs, ``(..., pairs, 2)``, read as complex numbers.
+        g: Gradients with respect to the rotated pairs, ``(..., pairs, 2)``, read as complex
+            numbers.
         shape: Shape of the phases, as complex numbers.
     """
     summed = g.ndim - 1 - len(shape)

@@ -18,10 +18,11 @@ def half_square(x: Tensor) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    """Return ``x`` divided by its norm along the last dimension, with norms of at least 1e-12.
+    """Return ``x`` divided by its norm along the last dimension.
 
-    So a vector with a norm of less than 1e-12 is divided by 1e-12, and 0 stays 0. At 0 the gradient
-    passes through unchanged, while ``torch.nn.functional.normalize`` multiplies it by 1e12.
+    A vector with a norm of less than 1e-12 is divided by 1e-12, so that 0 remains 0. At the vector
+    0 the gradient passes through unchanged, while ``torch.nn.functional.normalize`` multiplies the
+    gradient by 1e12.
     """
     square = 2 * half_square(x)
     return x / square.masked_fill(square == 0, 1).clamp(min=1e-24).sqrt()
@@ -31,18 +32,21 @@ def elu_plus_one(x: Tensor) -> Tensor:
     """Return elu(x) + 1, with full relative precision also for very negative x.
 
     The derivative is 1 where the value is greater than 1, and equal to the value elsewhere. So the
-    gradient written by hand takes one pass over memory, while that of autograd takes four.
+    gradient written by hand takes one pass over memory, while the gradient of autograd takes four.
     """
     plain = not x.requires_grad or torch.compiler.is_compiling()
     return _elu_plus_one(x) if plain else _ELUPlusOne.apply(x)
 
 
 def _elu_plus_one(x: Tensor) -> Tensor:
+    """Return elu(x) + 1, with the gradients of autograd."""
     # Computing elu(x) = eˣ − 1 first would round small eˣ: in float32 to 0 below about −17.
     return x.relu() + x.clamp(max=0).exp()
 
 
 class _ELUPlusOne(torch.autograd.Function):
+    """The function elu(x) + 1 with a gradient written by hand."""
+
     generate_vmap_rule = True
 
     @staticmethod

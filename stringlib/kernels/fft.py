@@ -14,20 +14,24 @@ from stringlib.inputs import common_shape
 def circular_convolution(x: Tensor, spectrum: Tensor) -> Tensor:
     r"""Return circ(r) x, the circular convolution of r and x along the last dimension.
 
-    It is computed as :math:`\mathrm{circ}(r)\,x = \mathrm{irfft}(\hat r \odot \mathrm{rfft}(x))`,
-    equation :eq:`eq-circulant-product`. The gradients are written by hand and have the same form.
-    The gradient for x is circ(r)ᵀg. The gradient for the spectrum is
-    :math:`\overline{\hat x} \odot \hat g`, summed over the tokens and multiplied by a constant per
-    frequency, equation :eq:`eq-circulant-gradient`. Autograd would expand the half spectra to full
-    spectra, which takes more time.
+    Here r is the vector with the given spectrum, the first column of the circulant matrix circ(r).
+    The product is computed as
+    :math:`\mathrm{circ}(r)\,x = \mathrm{irfft}(\hat r \odot \mathrm{rfft}(x))`,
+    :eq:`eq-circulant-product`. The gradients are written by hand and have the same form. For the
+    gradient g with respect to the result, the gradient with respect to x is circ(r)ᵀg. The gradient
+    with respect to the spectrum is :math:`\overline{\hat x} \odot \hat g`, summed over the
+    dimensions in which the spectrum was broadcast, and multiplied by a constant per frequency,
+    :eq:`eq-circulant-gradient`. Autograd would expand the half spectra to full spectra, which takes
+    more time.
 
     Args:
-        x: float32 or float64, ``(..., d)``.
-        spectrum: :math:`\hat r = \mathrm{rfft}(r)`, complex64 for float32 and complex128 for
-            float64, ``(..., d // 2 + 1)``. Its leading dimensions broadcast with those of ``x``.
+        x: Vectors in float32 or float64, ``(..., d)``.
+        spectrum: The real Fourier transform :math:`\hat r = \mathrm{rfft}(r)`,
+            ``(..., d // 2 + 1)``, in complex64 for float32 and in complex128 for float64. The
+            leading dimensions broadcast with those of ``x``.
 
     Returns:
-        ``(..., d)``, with the broadcast leading dimensions.
+        The vectors circ(r) x, ``(..., d)``, with the broadcast leading dimensions.
     """
     if x.numel() == 0:  # MKL has no FFT of empty tensors
         shape = common_shape(x.shape[:-1], spectrum.shape[:-1])
@@ -36,6 +40,8 @@ def circular_convolution(x: Tensor, spectrum: Tensor) -> Tensor:
 
 
 class _CircularConvolution(torch.autograd.Function):
+    """The function :func:`circular_convolution` with gradients written by hand."""
+
     generate_vmap_rule = True
 
     @staticmethod
@@ -69,16 +75,19 @@ class _CircularConvolution(torch.autograd.Function):
 
 
 def _times(signal: Tensor, spectrum: Tensor) -> Tensor:
-    """Return the product, computed in place in ``signal`` if there are no gradients.
+    """Return the product of two spectra, computed in place in ``signal`` if gradients are off.
 
-    Allocating another tensor would cost page faults.
+    The product is not in place if ``signal`` would have to be broadcast. Allocating another tensor
+    would cost page faults.
     """
     fits = common_shape(signal.shape, spectrum.shape) == signal.shape
     return signal.mul_(spectrum) if fits and not torch.is_grad_enabled() else signal * spectrum
 
 
 def toeplitz_sizes(values: Tensor, axes: int = 1) -> tuple[int, ...]:
-    """Return ``(n,)``, or the sizes of the grid, for a table of values per offset.
+    """Return the number of tokens along each axis for a table of one value per offset.
+
+    The result is ``(n,)`` for a sequence, and for example ``(h, w)`` for a grid.
 
     Args:
         values: One number per offset, ``(..., 2n - 1)``, or ``(..., 2h - 1, 2w - 1)`` for a grid.
@@ -91,14 +100,14 @@ def hankel_view(values: Tensor, keys: tuple[int, ...]) -> Tensor:
     r"""Return the Hankel matrix with entry (i, j) equal to ``values[i + j]`` as a view.
 
     A Toeplitz matrix becomes a Hankel matrix if the order of its columns is reversed,
-    :eq:`eq-toeplitz-view`. The rows of a Hankel matrix overlap in memory: the view has the strides
+    :eq:`eq-toeplitz-view`. The rows of a Hankel matrix overlap in memory. The view has the strides
     1 and 1, so that no number is copied. A view as a Toeplitz matrix would need the strides −1 and
     1, but PyTorch does not support negative strides.
 
     Args:
-        values: Numbers, of size ``queries + keys - 1`` along each axis of the offsets, which are
-            the last dimensions.
-        keys: Number of columns along each axis; a tuple of one integer for a sequence.
+        values: Numbers, one for each offset. The last dimensions are the axes of the offsets, each
+            of size ``queries + keys - 1``.
+        keys: Number of columns along each axis, for example a tuple of one integer for a sequence.
 
     Returns:
         ``(..., *queries, *keys)``, which shares the memory of ``values``. In a compiled graph the
@@ -133,11 +142,12 @@ def fast_length(least: int) -> int:
 
 
 def toeplitz_spectrum(values: Tensor, axes: int = 1) -> Tensor:
-    r"""Return the eigenvalues of a circulant matrix that contains the Toeplitz matrix C.
+    r"""Return the eigenvalues of a circulant matrix that contains a Toeplitz matrix.
 
-    Equation :eq:`eq-toeplitz-circulant`. The first column of the circulant matrix is
-    :math:`c_0, c_{-1}, \dots, c_{1-n}`, then zeros, then :math:`c_{n-1}, \dots, c_1`. The zeros
-    extend it to the length :func:`fast_length` ``(2n - 1)``. For a grid this holds along each axis.
+    Let :math:`c_{j-i}` be the entry of the Toeplitz matrix in row i and column j. The first column
+    of the circulant matrix is :math:`c_0, c_{-1}, \dots, c_{1-n}`, then zeros, then
+    :math:`c_{n-1}, \dots, c_1`, :eq:`eq-toeplitz-circulant`. The zeros extend this column to the
+    length :func:`fast_length` ``(2n - 1)``. For a grid this holds along each axis.
 
     Args:
         values: One number c per offset, float32 or float64, ``(..., 2n - 1)``, or
@@ -159,7 +169,7 @@ def spectral_product(spectrum: Tensor, x: Tensor, axes: int = 1) -> Tensor:
 
     Args:
         spectrum: The result of :func:`toeplitz_spectrum` for the matrix.
-        x: One number per token, ``(..., n)`` or ``(..., h, w)``, of the precision of ``spectrum``.
+        x: One number per token, ``(..., n)`` or ``(..., h, w)``, in the precision of ``spectrum``.
         axes: Number of dimensions of the offsets.
 
     Returns:

@@ -1,10 +1,10 @@
 r"""Causal sums with a running state :math:`S_t = e^{a_t} S_{t-1} + k_t u_t^\top`, chunk by chunk.
 
 Within a chunk, the contributions of all pairs of tokens are computed with a small matrix. Earlier
-chunks contribute through the state. With one chunk of all tokens this is the n × n matrix, and with
-chunks of one token it is the recurrence.
+chunks contribute through the state. With one chunk of all tokens, the computation uses the n × n
+matrix. With chunks of one token, it is the recurrence.
 
-No positive number is exponentiated, so that nothing overflows. For this purpose the logarithm of
+No positive number is exponentiated, so that no decay overflows. For this purpose the logarithm of
 the decay between two tokens is always computed as a sum of non-positive logarithms, and never as a
 difference of two cumulative sums.
 """
@@ -56,8 +56,8 @@ GPU_CHUNK = 64
 TOGETHER = 64
 """Largest number of chunks for which a compiled graph computes all states in one product.
 
-The product uses the matrix of decays between any two chunks. With more chunks the graph contains a
-loop.
+The product uses the matrix of decays between any two chunks. With more chunks than ``TOGETHER``,
+the graph contains a loop over chunks.
 """
 
 
@@ -69,10 +69,10 @@ def causal_sums(
     mode: str | None = None,
     state: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return :math:`S_t^\top q_t` for every token t, and the last state, :eq:`eq-decay-state`.
+    r"""Return the sums :math:`S_t^\top q_t` for a running state S, and the last state.
 
-    The state is :math:`S_t = e^{a_t} S_{t-1} + k_t u_t^\top`. All tensors have the same dtype,
-    float32 or float64.
+    The state after token t is :math:`S_t = e^{a_t} S_{t-1} + k_t u_t^\top`, :eq:`eq-decay-state`.
+    All tensors have the same dtype, float32 or float64.
 
     Args:
         q: Queries, ``(..., n, m)``.
@@ -80,7 +80,7 @@ def causal_sums(
         u: Vectors to be summed, ``(..., n, d_u)``.
         log_decay: The logarithms a, ``(..., n, 1)`` or ``(..., n, m)``. Default: no decay.
         mode: ``"parallel"`` treats all tokens as one chunk; ``"recurrent"`` computes token by
-            token; ``"chunk"`` or None computes chunk by chunk.
+            token; ``"chunk"`` or None (default) computes chunk by chunk.
         state: S before the first token, ``(..., m, d_u)``. Default: zero.
 
     Returns:
@@ -111,7 +111,10 @@ def causal_sums(
 def _plain_sums(
     q: Tensor, k: Tensor, u: Tensor, mode: str | None, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the sums and the last state without a decay, equation :eq:`eq-linear-chunk`."""
+    """Return the causal sums and the last state without a decay, :eq:`eq-linear-chunk`.
+
+    The arguments are those of :func:`causal_sums`.
+    """
     length = {"parallel": max(u.shape[-2], 1), "recurrent": 1}.get(mode or "chunk", PLAIN_CHUNK)
     given = [q, k, u] if state is None else [q, k, u, state]
     batch_shape = common_shape(*(x.shape[:-2] for x in given))
@@ -134,9 +137,14 @@ def _plain_sums(
 def _plain_chunks(
     q: Tensor, k: Tensor, u: Tensor, state: Tensor | None, size: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the sums and the last state without a decay, in a loop over chunks.
+    """Return the causal sums and the last state without a decay, in a loop over chunks.
 
-    Tokens have the shape ``(batch, tokens, channels)``.
+    Args:
+        q: Queries, ``(batch, n, m)``.
+        k: Keys, ``(batch, n, m)``.
+        u: Vectors to be summed, ``(batch, n, d_u)``.
+        state: The state before the first token, ``(batch, m, d_u)``, or None for zero.
+        size: Number of tokens per chunk.
     """
     sums = []
     # split instead of slices, because the gradient of each slice is a tensor of full length
@@ -148,9 +156,10 @@ def _plain_chunks(
 
 
 def _plain_together(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the same as :func:`_plain_sums`, with all chunks computed at once.
+    """Return the causal sums and the last state without a decay, for all chunks at once.
 
-    A compiled graph of this function works for any number of chunks.
+    A compiled graph of this function works for any number of chunks. The arguments are those of
+    :func:`causal_sums`, and the queries, keys and vectors have the same leading dimensions.
     """
     n = u.shape[-2]
     q, k, u = in_chunks(PLAIN_CHUNK, q, k, u)
@@ -176,9 +185,10 @@ def _shifted(after: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _chunk(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the sums of one chunk without a decay, and the state after it.
+    """Return the causal sums of one chunk without a decay, and the state after the chunk.
 
-    Tokens have the shape ``(batch, tokens, channels)``.
+    Tokens have the shape ``(batch, tokens, channels)``. The state before the chunk is ``state``, or
+    zero if that is None.
     """
     own = torch.bmm(q, k.mT).tril_()
     if state is None:
@@ -195,7 +205,8 @@ def step(
         q: The query, ``(..., 1, m)``.
         k: The key, ``(..., 1, m)``.
         u: The vector to be added, ``(..., 1, d_u)``.
-        log_decay: The logarithm of the decay, ``(..., 1, 1)`` or ``(..., 1, m)``; None for 0.
+        log_decay: The logarithm of the decay, ``(..., 1, 1)`` or ``(..., 1, m)``; None for no
+            decay.
         state: The state before the token, ``(..., m, d_u)``.
     """
     if log_decay is not None:
@@ -207,6 +218,7 @@ def step(
 def _token_by_token(
     q: Tensor, k: Tensor, u: Tensor, log_decay: Tensor, state: Tensor
 ) -> tuple[Tensor, Tensor]:
+    """Return the causal sums and the last state with a decay, in a loop over tokens."""
     sums = []
     tokens = zip(*(x.split(1, -2) for x in (q, k, u, log_decay)), strict=True)
     for one_q, one_k, one_u, one_decay in tokens:
@@ -218,9 +230,9 @@ def _token_by_token(
 def decayed_chunks(
     q: Tensor, k: Tensor, u: Tensor, log_decay: Tensor, state: Tensor, size: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the sums and the last state with a decay, equation :eq:`eq-decay-chunk`.
+    """Return the causal sums and the last state with a decay, :eq:`eq-decay-chunk`.
 
-    Gradients are those of autograd.
+    The gradients are those of autograd.
 
     Args:
         q: Queries, ``(..., n, m)``.
@@ -243,7 +255,7 @@ def _states_before(added: Tensor, log_kept: Tensor, state: Tensor) -> tuple[Tens
     """Return the state before each chunk, and the state after the last chunk.
 
     Args:
-        added: Sum that each chunk adds to the state, ``(..., chunks, m, d_u)``.
+        added: Matrix that each chunk adds to the state, ``(..., chunks, m, d_u)``.
         log_kept: Logarithm of the total decay of each chunk, ``(..., chunks, 1 or m)``.
         state: The state before the first chunk, ``(..., m, d_u)``.
     """
@@ -260,7 +272,7 @@ def _states_before(added: Tensor, log_kept: Tensor, state: Tensor) -> tuple[Tens
 
 
 def _is_one_graph(chunks: int) -> bool:
-    """Return whether the states are computed in one product instead of a loop over chunks.
+    """Return whether the states of ``chunks`` chunks are computed in one product, not in a loop.
 
     An exported program must work for any number of chunks, so that it cannot contain such a loop.
     A compiled graph uses the product for up to ``TOGETHER`` chunks. For more chunks a loop is
@@ -280,7 +292,9 @@ def _by_hand(
     state: Tensor | None,
     size: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return the same as ``plain``, with all chunks computed at once and gradients by hand.
+    """Return the causal sums and the last state for all chunks at once, with gradients by hand.
+
+    The result is that of ``plain``.
 
     Args:
         plain: :func:`_plain_chunks` or :func:`decayed_chunks`.
@@ -307,11 +321,16 @@ def _by_hand(
 
 
 def chunk_size(u: Tensor, size: int, mode: str | None) -> int:
-    """Return the number of tokens per chunk for ``u``, ``(..., n, d_u)``.
+    """Return the number of tokens per chunk.
 
-    It is n in the mode ``"parallel"``, and otherwise at most ``size`` on a CPU and ``GPU_CHUNK`` on
-    another device. A chunk is not longer than n, except in a compiled graph, which must work for
-    any n.
+    In the mode ``"parallel"`` this is the number n of all tokens. Otherwise it is ``size`` on a
+    CPU and ``GPU_CHUNK`` on another device, but at most n. A compiled graph must work for any n, so
+    there the number of tokens per chunk may exceed n.
+
+    Args:
+        u: Vectors to be summed, ``(..., n, d_u)``.
+        size: Number of tokens per chunk on a CPU.
+        mode: ``"parallel"``, ``"chunk"`` or None.
     """
     n = u.shape[-2]
     if mode == "parallel":
@@ -323,8 +342,12 @@ def chunk_size(u: Tensor, size: int, mode: str | None) -> int:
 def in_chunks(size: int, *tensors: Tensor) -> list[Tensor]:
     """Return tensors of tokens cut into chunks, ``(..., chunks, size, channels)``.
 
-    The last chunk is padded with zeros. A token of zeros has no effect: its key and value are 0,
-    and the logarithm of its decay is 0.
+    The last chunk is padded with zeros. A token of zeros has no effect on the state, because its
+    key, its value and the logarithm of its decay are 0.
+
+    Args:
+        size: Number of tokens per chunk.
+        *tensors: Tensors of the same number of tokens, ``(..., n, channels)``.
     """
     n = tensors[0].shape[-2]
     chunks = (n + size - 1) // size

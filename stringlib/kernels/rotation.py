@@ -23,15 +23,15 @@ from stringlib.spec import Count0, Positive, checked
 
 @checked
 def geometric_frequencies(pairs: Count0, base: Positive = 10000.0) -> Tensor:
-    r"""Return the frequencies of RoPE, equation :eq:`eq-rope-frequencies`.
+    r"""Return the geometric frequencies of RoPE, equation :eq:`eq-rope-frequencies`.
 
     Args:
-        pairs: Number of pairs of channels, :math:`d/2`.
-        base: Base :math:`b`. Default: 10000.
+        pairs: Number :math:`d/2` of pairs of channels.
+        base: Base :math:`b` of the frequencies. Default: 10000.
 
     Returns:
-        :math:`\theta_i = b^{-i/(d/2)}, 0 \le i < d/2`, in radians per unit of position,
-        float64, ``(pairs,)``.
+        The frequencies :math:`\theta_i = b^{-i/(d/2)}` for :math:`0 \le i < d/2`, in radians per
+        unit of position, float64, ``(pairs,)``.
 
     Source:
         Su et al. 2024 (RoFormer), section 3.2.2, with :math:`b = 10000`.
@@ -40,9 +40,10 @@ def geometric_frequencies(pairs: Count0, base: Positive = 10000.0) -> Tensor:
 
 
 def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
-    r"""Return cosine and sine of the angle :math:`\Omega r` for every head, token and pair.
+    r"""Return cosine and sine of frequency times position for every head, token and pair.
 
-    Together they are the unit phase :math:`e^{\mathrm{i}\,\Omega r}`, :eq:`eq-rope-complex`.
+    Cosine and sine of the angle :math:`\Omega r` are the real and imaginary part of the unit phase
+    :math:`e^{\mathrm{i}\,\Omega r}`, :eq:`eq-rope-complex`.
     Angles are computed in float64, or in float32 on devices without float64. At position 10⁶ a
     float32 angle is wrong by several hundredths of a radian.
 
@@ -60,7 +61,7 @@ def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
 
 
 def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tensor:
-    r"""Rotate every pair of channels by its phase, equation :eq:`eq-rope-pair`.
+    r"""Return vectors of which every pair of channels is rotated by its phase, :eq:`eq-rope-pair`.
 
     Channels after the pairs are returned unchanged.
 
@@ -103,10 +104,11 @@ def interleave(channels: Tensor, layout: str) -> Tensor:
 def deinterleave(pairs: Tensor, layout: str) -> Tensor:
     """Return pairs of channels as single channels, ``(2 * pairs, ...)``.
 
-    It is the inverse of :func:`interleave`.
+    This function is the inverse of :func:`interleave`.
 
     Args:
-        pairs: ``(pairs, 2, ...)``.
-        layout: As for :func:`interleave`.
+        pairs: Pairs of channels, ``(pairs, 2, ...)``.
+        layout: ``"interleaved"`` pairs channels 2i and 2i + 1. ``"half"`` pairs channels i and
+            i + pairs.
     """
     return (pairs if layout == "interleaved" else pairs.transpose(0, 1)).flatten(0, 1)

@@ -20,15 +20,15 @@ from stringlib.kernels.fft import (
 from stringlib.precision import LEAST, largest_exponent, widest
 
 TILE = 128
-"""Number of queries whose rows of the matrix are in memory at one time.
+"""Number of queries whose rows of the n × n matrix are in memory at one time.
 
 The times of the forward pass with 64 to 256 queries differ by at most 10 %.
 """
 
 KEPT = 1024
-"""Largest number of tokens for which the rows are kept in memory for the gradient.
+"""Largest number of tokens for which the n × n matrix is kept in memory for the gradient.
 
-For longer sequences they are recomputed.
+For longer sequences its rows are computed again.
 """
 
 
@@ -41,26 +41,27 @@ def toeplitz_by_tiles(
     exact: bool,
     key_scales: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the sums and their log scale, from rows of the matrix, one tile of queries at a time.
+    """Return sums with a Toeplitz weight and their log scale, one tile of queries at a time.
 
     Args:
         phi_q: Features of the queries, ``(..., heads, n, m)``.
         phi_k: Features of the keys, ``(..., heads, n, m)``.
         u: Vectors to be summed, ``(..., heads, n, d_u)``.
         bias: Biases b, ``(heads, 2n - 1)``, or ``(heads, 2h - 1, 2w - 1)`` for a grid.
-        causal: If True, the biases of all later keys must be −∞. Keys that are later than all
-            queries of a tile are then skipped.
+        causal: If True, keys that are later than all queries of a tile are skipped. The biases of
+            all later keys must then be −∞.
         exact: If True, the logarithms of the weights of each query are shifted by their maximum,
             which is returned as the log scale. If False, nothing is shifted, and the log scale is
             None.
-        key_scales: A pair of logarithms, given only if ``exact``: the scale of each key,
-            ``(..., heads, n)``, and the scale by which the sums of each query are divided,
-            ``(..., heads, n)`` or ``(..., heads, 1)``. Default: all scales are 1.
+        key_scales: Two tensors of logarithms, given only if ``exact``. The first contains the scale
+            of each key, ``(..., heads, n)``. The second contains the scale by whose exponential
+            the sums of each query are divided, ``(..., heads, n)`` or ``(..., heads, 1)``. None if
+            all scales are 0.
 
     Returns:
         The sums, ``(..., heads, n, d_u)``, divided by the exponential of their log scale, and the
-        log scale, ``(..., heads, n)``. With ``key_scales`` the sums are also divided by the second
-        scale, which the log scale does not include.
+        log scale, ``(..., heads, n)``, or None unless ``exact``. With ``key_scales`` the sums are
+        also divided by the exponential of the second scale, which the log scale does not include.
     """
     sizes, dims = toeplitz_sizes(bias, bias.ndim - 1), list(range(1, bias.ndim))
     long = sizes[0]  # tiles are cut along the first axis, with `across` tokens per index
@@ -105,7 +106,7 @@ def _tile(
     exact: bool,
     scales: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the sums of a tile of queries, and their log scale.
+    """Return the sums of a tile of queries with a Toeplitz weight, and their log scale.
 
     Args:
         q: Features of the queries of the tile, ``(..., heads, queries, m)``.
@@ -113,8 +114,9 @@ def _tile(
         u: Vectors to be summed, last key first, ``(..., heads, keys, d_u)``.
         window: The biases of the offsets between the queries and the keys, last key first.
         sizes: Number of keys along each axis.
-        exact: As for :func:`toeplitz_by_tiles`.
-        scales: Log scales of these keys and of these queries, or None.
+        exact: If True, the logarithms of the weights of each query are shifted by their maximum,
+            which is returned as the log scale. If False, the log scale is None.
+        scales: Log scales of these keys, last key first, and of these queries, or None.
     """
 
     def by_position(pairs: Tensor) -> Tensor:
@@ -144,10 +146,15 @@ def _tile(
 
 
 def toeplitz_by_fft(phi_q: Tensor, phi_k: Tensor, u: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums and their log scale, computed by FFT, one feature at a time.
+    """Return sums with a Toeplitz weight and their log scale, by FFT, one feature at a time.
 
-    The FFTs are computed in float64, or in float32 on a device without float64. The arguments are
-    those of :func:`toeplitz_by_tiles`.
+    The FFTs are computed in float64, or in float32 on a device without float64.
+
+    Args:
+        phi_q: Features of the queries, ``(..., heads, n, m)``.
+        phi_k: Features of the keys, ``(..., heads, n, m)``.
+        u: Vectors to be summed, ``(..., heads, n, d_u)``.
+        bias: Biases b, ``(heads, 2n - 1)``, or ``(heads, 2h - 1, 2w - 1)`` for a grid.
 
     Returns:
         The sums, ``(..., heads, n, d_u)``, divided by the exponential of their log scale, and the
@@ -183,10 +190,14 @@ def _feature(q: Tensor, k: Tensor, columns: Tensor, spectrum: Tensor, axes: int)
 
 
 def excess(largest: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the part of a logarithm outside the range in which exponentials can be summed.
+    """Return by how much a logarithm exceeds the range in which exponentials can be summed.
 
-    Within the range the result is 0. The range depends on the dtype, see
-    :func:`~stringlib.precision.largest_exponent`.
+    The result is negative below the range, and 0 within the range.
+
+    Args:
+        largest: The largest logarithm in each sum.
+        dtype: Dtype of the sums, on which the range depends, see
+            :func:`~stringlib.precision.largest_exponent`.
     """
     bound = largest_exponent(dtype)
     largest = largest.clamp(min=LEAST)
@@ -194,10 +205,10 @@ def excess(largest: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _sparing(function: Callable[..., Any], *args: Any) -> Any:
-    """Return ``function(*args)``, and recompute its intermediate tensors for the gradient.
+    """Return ``function(*args)``, whose intermediate tensors are computed again for the gradient.
 
-    This saves memory. Under ``torch.func`` the tensors are kept, because a batch of ``vmap`` no
-    longer exists when the gradient is computed.
+    This saves memory. Under ``torch.func`` the intermediate tensors are kept, because a batch of
+    ``vmap`` no longer exists when the gradient is computed.
     """
     if in_torch_func():
         return function(*args)
