@@ -71,7 +71,7 @@ class Documents(NamedTuple):
         if len(lengths) > 1:
             raise ValueError(
                 "return_state must be False unless the last document has the same number of tokens "
-                f"in each row, because a state has one length, got documents of {lengths} tokens"
+                f"in each row, because a state has one length, got the lengths {lengths}"
             )
         return int(lengths[0]) if lengths else self.earlier
 
