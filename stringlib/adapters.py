@@ -1,4 +1,4 @@
-"""The old place of :mod:`stringlib.interop.adapters`."""
+"""The old import path of :mod:`stringlib.interop.adapters`."""
 
 from stringlib.moved import forward
 

@@ -1,4 +1,7 @@
-"""The annotations that :func:`~stringlib.spec.checked` reads; :mod:`stringlib.spec` lists them."""
+"""The annotations by which :func:`~stringlib.spec.checked` checks arguments.
+
+:mod:`stringlib.spec` describes them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,12 @@ __all__ += ["Floats", "Indices", "LogDecays", "Positions", "Reals"]
 
 
 class Numbers(NamedTuple):
-    """The numbers that an annotation accepts: a description for errors, and a test."""
+    """The numbers that an annotation accepts.
+
+    Attributes:
+        words: Description of the accepted numbers, for errors.
+        admits: Test whether a number is accepted.
+    """
 
     words: str
     admits: Callable[[Any], bool]
@@ -34,7 +42,7 @@ class Array(NamedTuple):
     Attributes:
         kind: Description of the accepted dtypes, for errors.
         floats: Whether floating-point dtypes are accepted.
-        others: Test whether another dtype is accepted.
+        others: Test whether a dtype that is not floating-point is accepted.
         shape: The shape, one word for each dimension.
         values: Check of the values, which raises an error, or None.
     """

@@ -14,10 +14,11 @@ from stringlib.spec import F
 def by_name(*names: str) -> Callable[[F], F]:
     """Return a decorator that also accepts keyword-only arguments by position, with a warning.
 
-    This supports calls that were written for an earlier version.
+    So calls that were written for an earlier version still work.
 
     Args:
-        *names: Names of these arguments, in their former order after the positional ones.
+        *names: Names of the keyword-only arguments, in their former order after the positional
+            arguments.
     """
 
     def decorate(function: F) -> F:

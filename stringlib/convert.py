@@ -1,4 +1,4 @@
-"""The old place of :mod:`stringlib.interop.convert`."""
+"""The old import path of :mod:`stringlib.interop.convert`."""
 
 from stringlib.moved import forward
 

@@ -1,4 +1,4 @@
-"""Modules whose non-persistent buffers are computed again after they are moved or loaded."""
+"""Modules that compute their non-persistent buffers again after they are moved or loaded."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from torch import Tensor, nn
 
 
 class Derived(nn.Module):
-    """Base of modules with non-persistent buffers, which keeps these buffers valid.
+    """Base class of modules with non-persistent buffers, which computes these buffers when needed.
 
     Non-persistent buffers are not in the ``state_dict``, so loading does not restore them. After
-    ``load_state_dict(assign=True)`` into a module on the meta device they would still have no
-    memory, and after ``to_empty`` they would have arbitrary values. This class therefore calls
-    :meth:`reset_non_persistent_buffers` after each such operation. If several modules share this
-    module, ``to_empty`` is applied to it several times, and the buffers are computed each time.
+    ``load_state_dict(assign=True)`` into a module on the meta device, these buffers would still
+    have no memory, and after ``to_empty`` they would have arbitrary values. This class therefore
+    calls :meth:`reset_non_persistent_buffers` after these two operations, and after every move or
+    conversion. If several modules share this module, ``to_empty`` is applied to this module several
+    times, and the buffers are computed each time.
     """
 
     def reset_non_persistent_buffers(self) -> None:
@@ -30,11 +31,12 @@ class Derived(nn.Module):
         """Move or convert the module, then compute its non-persistent buffers again.
 
         So the buffers are accurate in the new dtype. If a subclass does not override
-        :meth:`reset_non_persistent_buffers`, its non-persistent buffers cannot be computed, so
-        their values are copied, even by ``to_empty``.
+        :meth:`reset_non_persistent_buffers`, its non-persistent buffers cannot be computed. Their
+        values are then copied, even by ``to_empty``.
 
         Raises:
-            RuntimeError: If such buffers are on the meta device and so have no values to copy.
+            RuntimeError: If non-persistent buffers have to be copied from the meta device, on which
+                they have no values.
         """
         own = [] if self._resets else [self._buffers[n] for n in self._non_persistent_buffers_set]
 
@@ -57,8 +59,8 @@ class Derived(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; if it replaces a non-persistent buffer on meta, compute its values.
 
-        The transformers library needs this: it builds a model on the meta device and then replaces
-        the buffers that are not in the checkpoint by tensors with arbitrary values.
+        The transformers library needs this, because it builds a model on the meta device and then
+        replaces the buffers that are not in the checkpoint by tensors with arbitrary values.
         """
         own = self.__dict__.get("_non_persistent_buffers_set", ())
         held = self._buffers[name] if name in own else None

@@ -1,4 +1,7 @@
-"""Packed sequences: several documents in one row of tokens, none of which attends to another."""
+"""Packed sequences: several documents in one row of tokens.
+
+No token attends to a token of another document.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from stringlib.spec import Count0, Floats, Indices, checked
 
 
 class Documents(NamedTuple):
-    """The documents of packed sequences, as the parts of a layer need them.
+    """Boundaries and positions of the documents of packed sequences.
 
     Attributes:
-        numbers: Number of the document of each token in its row, counted from 0, ``(..., n)``.
+        numbers: Index of the document of each token in its row, counted from 0, ``(..., n)``.
         starts: True for the first token of each document except the first one, ``(..., n)``.
         offsets: Position of each token in its document minus its index in the row, ``(..., n)``.
-        earlier: Number of tokens of the first document that a state already contains.
+        earlier: Number of earlier tokens of the first document, which a state already contains.
     """
 
     numbers: Tensor
@@ -35,18 +38,21 @@ class Documents(NamedTuple):
 
     @property
     def of_keys(self) -> Tensor:
-        """Number of the document of each key, with those of the state, ``(..., earlier + n)``."""
+        """Index of the document of each key, keys of the state included, ``(..., earlier + n)``."""
         return pad(self.numbers, (self.earlier, 0))
 
     def apart(self) -> Tensor:
-        """Return True for the pairs of tokens in different documents, ``(..., 1, n, n)``."""
+        """Return a mask, True for pairs of tokens in different documents, ``(..., 1, n, n)``."""
         return apart(self.numbers, self.numbers)
 
     def restarted(self, matrix: Tensor) -> Tensor:
-        """Return the weights of a matrix at the positions of the documents, 0 between documents.
+        """Return the weight of each pair of tokens by their positions in their document.
+
+        The weight of tokens in different documents is 0.
 
         Args:
-            matrix: w(i, j), ``(..., n, n)``.
+            matrix: The weights w(i, j) of a query at position i and a key at position j,
+                ``(..., n, n)``.
         """
         at = self.positions.unsqueeze(-2)
         pairs = (*common_shape(matrix.shape[:-2], at.shape[:-1]), *matrix.shape[-2:])
@@ -81,17 +87,20 @@ def documents_of(
     Args:
         x: Vectors of the tokens, ``(..., heads, n, d)``.
         document_ids: Integers, ``(..., n)``, equal for the tokens of a document, and larger for
-            later documents; on the CPU decreasing integers raise an error. Or the documents
-            themselves, which are returned.
+            later documents. If this is a :class:`Documents`, it is returned unchanged.
         earlier: Number of tokens of a state, which belong to the first document. Default: 0.
+
+    Raises:
+        ValueError: If the integers decrease along a row. This is checked on the CPU only.
     """
     if isinstance(document_ids, Documents):
         return document_ids
     before, after = document_ids[..., :-1], document_ids[..., 1:]
     if any_eager(before, lambda x: x > after):
+        larger, smaller = (x[before > after][0].item() for x in (before, after))
         raise ValueError(
             "document_ids must not decrease along a row, because the tokens of a document are "
-            "consecutive, got a smaller number after a larger one. Sort the tokens by document."
+            f"consecutive, got {smaller} after {larger}. Sort the tokens by document."
         )
     starts = pad(before != after, (1, 0))[..., : document_ids.shape[-1]]
     numbers = starts.cumsum(-1)
@@ -108,8 +117,8 @@ def token_positions(start: int | Tensor, count: int, device: torch.device | None
     """Return the positions of tokens in the widest dtype, ``(count,)`` or ``(..., 1, count)``.
 
     Args:
-        start: Position of the first token; for packed documents one number per token, to which the
-            index of the token is added, ``(..., 1, count)``.
+        start: Position of the first token. For packed documents, a tensor ``(..., 1, count)`` with
+            one number per token, to which the index of the token is added.
         count: Number of tokens.
         device: Device of the result. Default: the default device of torch.
     """
@@ -119,9 +128,11 @@ def token_positions(start: int | Tensor, count: int, device: torch.device | None
 
 
 def longest(start: int | Tensor, count: int) -> int:
-    """Return the largest position plus 1; 0 for packed documents that cannot be inspected.
+    """Return the largest position of tokens plus 1; 0 for packed documents that are not inspected.
 
-    The arguments are those of :func:`token_positions`.
+    Args:
+        start: Position of the first token, as for :func:`token_positions`.
+        count: Number of tokens.
     """
     if not isinstance(start, Tensor):
         return start + count
@@ -131,11 +142,11 @@ def longest(start: int | Tensor, count: int) -> int:
 
 
 def apart(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return True for queries and keys of different documents, with a dimension for heads.
+    """Return a mask, True for a query and a key of different documents, with a dimension for heads.
 
     Args:
-        queries: Number of the document of each query, ``(..., n)``.
-        keys: Number of the document of each key, ``(..., keys)``.
+        queries: Index of the document of each query, ``(..., n)``.
+        keys: Index of the document of each key, ``(..., keys)``.
 
     Returns:
         ``(..., 1, n, keys)``.
@@ -157,8 +168,8 @@ def document_ids_of(cu_seqlens: Indices[Tensor, "ends"], length: Count0) -> Tens
         Integers 0, 1, 2, … for the documents, ``(length,)``.
 
     Raises:
-        ValueError: If, on the CPU, the cumulative lengths do not start with 0, decrease, or exceed
-            ``length``.
+        ValueError: If the cumulative lengths do not start with 0, decrease, or exceed ``length``.
+            On a GPU, only an empty tensor raises this error.
 
     Example:
         >>> document_ids_of(torch.tensor([0, 2, 5]), 6)

@@ -1,4 +1,4 @@
-"""The old place of :mod:`stringlib.interop.fold_norms`."""
+"""The old import path of :mod:`stringlib.interop.fold_norms`."""
 
 from stringlib.moved import forward
 

@@ -1,7 +1,7 @@
-"""The check before folding: that a projection computes a product with its weight, and nothing else.
+"""The check before folding that a projection computes only a product with its weight and a bias.
 
-Merging a basis into the weight of a projection is right only then. Otherwise the basis would be
-lost, or would miss what an adapter, a hook or a parametrisation adds.
+A basis may be merged into the weight of such a projection only. In other projections, the basis
+would be lost, or would not be applied to the output of an adapter, a hook or a parametrisation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 
 def additions(module: nn.Module) -> str:
-    """Return what a call of a module runs besides the ``forward`` of its class, or ``""``."""
+    """Name what a call of a module runs besides its class's ``forward``; ``""`` for nothing."""
     every = torch.nn.modules.module
     own = (
         module._forward_hooks,
@@ -42,7 +42,7 @@ def additions(module: nn.Module) -> str:
 
 
 def additions_to_weight(linear: nn.Module) -> str:
-    """Return what a projection is besides a product with its weight and its bias, or ``""``."""
+    """Name what a projection computes besides its weight and bias; ``""`` for nothing."""
     if not (isinstance(linear, nn.Linear) and _is_from(type(linear).forward, nn.modules.linear)):
         return "a forward of its own"
     for name in ("weight", "bias"):
@@ -55,7 +55,7 @@ def additions_to_weight(linear: nn.Module) -> str:
 
 
 def additions_to_norm(norm: nn.Module) -> str:
-    """Return what keeps the scales of a norm from being replaced by others, or ``""``."""
+    """Name what prevents replacing the scales of a norm by others; ``""`` for nothing."""
     for part in norm.modules():
         if is_parametrized(part):
             return "a weight that is computed at each call"
@@ -68,7 +68,7 @@ def additions_to_norm(norm: nn.Module) -> str:
 
 
 def _unlike_numbers(parameter: Tensor | None) -> str:
-    """Return what makes a parameter more, or less, than a dense array of numbers, or ``""``."""
+    """Name the difference of a parameter from a dense array of numbers; ``""`` for none."""
     if parameter is None:
         return ""
     if type(parameter) not in (Tensor, nn.Parameter):
@@ -81,12 +81,13 @@ def _unlike_numbers(parameter: Tensor | None) -> str:
 def require_foldable(
     name: str, module: nn.Module, test: Callable[[nn.Module], str] = additions
 ) -> None:
-    """Raise ``ValueError`` if a module has additions, and say what to do about them.
+    """Raise ``ValueError`` if a test finds that a module is not foldable, and say what to do.
 
     Args:
         name: Name of the module, for the error message.
         module: The module.
-        test: :func:`additions`, :func:`additions_to_weight` or :func:`additions_to_norm`.
+        test: :func:`additions` (default), :func:`additions_to_weight` or
+            :func:`additions_to_norm`.
     """
     if found := test(module):
         kind = "a plain nn.Linear without" if test is additions_to_weight else "free of"
@@ -98,5 +99,5 @@ def require_foldable(
 
 
 def _is_from(function: Any, module: ModuleType) -> bool:
-    """Return whether a function was written in a module; a patch comes from elsewhere."""
+    """Return whether a function was defined in a module of Python, and so is no patch."""
     return getattr(function, "__globals__", None) is vars(module)

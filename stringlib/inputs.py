@@ -1,4 +1,4 @@
-"""Checks of arguments, whose errors name the argument, the expected and the given value."""
+"""Checks of arguments. Their errors name the argument, the expected and the given value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.fx import Proxy
 Layout = Literal["interleaved", "half"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 INTEGERS = (numbers.Integral, torch.SymInt)
-"""The types of integers of Python, and that of symbolic sizes, which ``torch.export`` passes."""
+"""The types of integers in Python, and of the symbolic sizes that ``torch.export`` passes."""
 
 
 def require_name(name: str, value: object, known: Collection[str]) -> None:
@@ -28,7 +28,7 @@ def require_name(name: str, value: object, known: Collection[str]) -> None:
 
 
 def did_you_mean(value: object, known: Iterable[str]) -> str:
-    """Return a question for the end of an error that names the nearest known name, or ``""``."""
+    """Return a question with the nearest known name, for the end of an error, or ``""``."""
     near = get_close_matches(value, known, 1, cutoff=0.65) if isinstance(value, str) else []
     return f". Did you mean {near[0]!r}?" if near else ""
 
@@ -42,7 +42,10 @@ def require_floats(name: str, x: object) -> None:
 def require_heads(name: str, x: Tensor, heads: int) -> None:
     """Raise ``ValueError`` unless ``x`` has ``heads`` heads; with ``heads=1`` accept any number."""
     if heads != 1 and x.shape[-3] != heads:
-        raise ValueError(f"{name} must have {heads} heads, got shape {tuple(x.shape)}")
+        raise ValueError(
+            f"{name} must have {heads} heads, shape (..., {heads}, seq, head_dim), got shape "
+            f"{tuple(x.shape)}"
+        )
 
 
 def require_split(dim: int, heads: int) -> None:
@@ -52,10 +55,9 @@ def require_split(dim: int, heads: int) -> None:
 
 
 def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) -> None:
-    """Raise ``ValueError`` unless ``positions`` fit the tokens of ``x``.
+    """Raise ``ValueError`` unless there is one position for each token of ``x``.
 
-    There must be one position for each token, on the same device, and the leading dimensions must
-    broadcast.
+    The positions must be on the device of ``x``, and the leading dimensions must broadcast.
     """
     if positions.shape[-2] != x.shape[-2]:
         raise ValueError(
@@ -78,10 +80,10 @@ def require_same_device(x_name: str, x: Tensor, name: str, given: Tensor) -> Non
 
 
 def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
-    """Raise unless ``x`` has the device and the dtype of the weight of a projection.
+    """Raise an error unless ``x`` has the device and the dtype of the weight of a projection.
 
-    Under autocast any dtype is accepted. Nothing is checked if the module has no floating-point
-    weight, and no device is checked if the module gets its weight when it is called.
+    Under autocast any dtype is accepted. If the module has no floating-point weight, nothing is
+    checked. If the weight of the module is loaded in each call, the device is not checked.
 
     Raises:
         TypeError: If the dtypes differ.
@@ -103,9 +105,10 @@ def require_like_weight(name: str, x: Tensor, module: nn.Module) -> None:
 
 
 def is_offloaded(module: nn.Module) -> bool:
-    """Return whether the weight of a module is loaded when the module is called.
+    """Return whether the weight of a module is loaded in each call of the module.
 
-    ``cpu_offload`` of accelerate does this. Between calls the weight is on the meta device.
+    The function ``cpu_offload`` of the library accelerate prepares modules in this way. Between
+    calls the weight is on the meta device.
     """
     weight = getattr(module, "weight", None)
     return isinstance(weight, Tensor) and weight.is_meta and "forward" in vars(module)
@@ -114,7 +117,8 @@ def is_offloaded(module: nn.Module) -> bool:
 def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:
     """Raise ``ValueError`` unless the leading dimensions of ``x`` and ``given`` broadcast.
 
-    These are all but the last three dimensions of ``x``, and all but the last ``own`` of ``given``.
+    The leading dimensions are all but the last three of ``x``, and all but the last ``own`` of
+    ``given``.
     """
     if given.ndim == own:  # the usual case, returned early because the check takes time
         return
@@ -122,8 +126,9 @@ def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: 
         common_shape(x.shape[:-3], given.shape[:-own])
     except RuntimeError:
         raise ValueError(
-            f"the leading dimensions of {name} must broadcast with {tuple(x.shape[:-3])}, "
-            f"the leading dimensions of {x_name}, got shape {tuple(given.shape)}"
+            f"{name} must have leading dimensions that broadcast with {tuple(x.shape[:-3])}, those "
+            f"of {x_name}, got leading dimensions {tuple(given.shape[:-own])} in shape "
+            f"{tuple(given.shape)}"
         ) from None
 
 
@@ -131,8 +136,8 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape to which all given shapes broadcast.
 
     This function is fast if all shapes are equal or empty; in other cases it calls
-    ``torch.broadcast_shapes``, which takes 30 µs even for equal shapes (torch 2.13). Two such calls
-    took half of the time of linear attention on a hundred tokens.
+    ``torch.broadcast_shapes``, which takes 30 µs even for equal shapes (torch 2.13). Two calls of
+    ``torch.broadcast_shapes`` took half of the time of linear attention on a hundred tokens.
 
     Raises:
         RuntimeError: If the shapes do not broadcast.
@@ -151,12 +156,12 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def require_places(
     name: str, x: Tensor, positions: Tensor | None, own: int = 2, what: str = "positions"
 ) -> None:
-    """Raise unless the leading dimensions of ``positions`` expand to those of ``x``.
+    """Raise ``ValueError`` unless the leading dimensions of positions expand to those of ``x``.
 
     The leading dimensions are all but the last ``own`` of ``positions``, and all but the last two
-    of ``x``. An encoder broadcasts its vectors with the positions. A layer does not, because its
-    output has the shape of its tokens, ``(..., seq, dim)``. None is accepted as ``positions``.
-    Errors call the positions ``what``.
+    of ``x``. An encoder broadcasts its vectors with the positions. A layer does not broadcast its
+    tokens, because its output has the shape of the tokens, ``(..., seq, dim)``. None is accepted as
+    ``positions``. Errors call the positions ``what``.
 
     Raises:
         ValueError: If ``positions`` have more leading dimensions than ``x``, or sizes that do not
@@ -164,8 +169,9 @@ def require_places(
     """
     if positions is not None and not expands(positions.shape[:-own], x.shape[:-2]):
         raise ValueError(
-            f"the leading dimensions of {what} must expand to {tuple(x.shape[:-2])}, "
-            f"the leading dimensions of {name}, got shape {tuple(positions.shape)}"
+            f"{what} must have leading dimensions that expand to {tuple(x.shape[:-2])}, those of "
+            f"{name}, got leading dimensions {tuple(positions.shape[:-own])} in shape "
+            f"{tuple(positions.shape)}"
         )
 
 
@@ -182,7 +188,10 @@ def require_log_decay(name: str, x: Tensor) -> None:
 
 
 def require_kind_of_state(given: str, expected: str) -> None:
-    """Raise ``ValueError`` if a state is of another kind than expected; accept an empty kind."""
+    """Raise ``ValueError`` if a state is of another kind than expected.
+
+    A state of kind ``""`` is accepted.
+    """
     if given not in ("", expected):
         raise ValueError(
             f"state must be a state of {expected}, got a state of {given}. Pass the state that the "
@@ -218,7 +227,7 @@ def per_head(
 
     Raises:
         TypeError: If the mask is not a boolean tensor.
-        ValueError: If its shape does not fit, or it is on another device.
+        ValueError: If the shape of the mask does not fit, or if the mask is on another device.
     """
     if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
         kind = getattr(key_mask, "dtype", type(key_mask).__name__)
@@ -235,7 +244,7 @@ def per_head(
 
 
 def all_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
-    """Return whether all values pass a test, or False if they cannot be inspected.
+    """Return whether all values of a tensor pass a test, or False if values cannot be inspected.
 
     Values are not inspected on a GPU, where this would synchronise, or in compiled code, where it
     would break the graph. Under ``vmap`` there is no single result, so False is returned.
@@ -244,9 +253,9 @@ def all_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
 
 
 def any_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
-    """Return whether any value passes a test, or False if the values cannot be inspected.
+    """Return whether any value of a tensor passes a test, or False if values cannot be inspected.
 
-    See :func:`all_eager` for these cases.
+    Values cannot be inspected on a GPU, in compiled code and under ``vmap``, see :func:`all_eager`.
     """
     return can_inspect(x) and _answer(lambda: test(x.detach()).any())
 
@@ -259,7 +268,7 @@ def _answer(ask: Callable[[], Tensor]) -> bool:
 
 
 def can_inspect(x: Tensor) -> bool:
-    """Return whether values can be inspected: on the CPU, outside compiled code."""
+    """Return whether the values of a tensor can be inspected: on the CPU, outside compiled code."""
     return _looks and x.device.type == "cpu" and has_values(x)
 
 
@@ -273,7 +282,7 @@ _looks = True
 
 @contextmanager
 def without_looking() -> Iterator[None]:
-    """Return a context in which values are not inspected, as on a GPU; used in tests."""
+    """Return a context in which no values of tensors are inspected, as on a GPU; used in tests."""
     global _looks
     before, _looks = _looks, False
     try:
@@ -283,12 +292,12 @@ def without_looking() -> Iterator[None]:
 
 
 def has_values(x: Tensor) -> bool:
-    """Return whether a tensor has values: False on the meta device and while tracing."""
+    """Return whether a tensor has values: False on the meta device and in compiled code."""
     return not (x.is_meta or isinstance(x, FakeTensor) or torch.compiler.is_compiling())
 
 
 def hint_for(value: object) -> str:
-    """Return what to do about a value that is no tensor of a usable dtype, or ``""``."""
+    """Return the end of an error for a value that is no tensor of a usable dtype, or ``""``."""
     if isinstance(value, Proxy):
         return ". torch.fx cannot trace this function. Use torch.compile or torch.export instead"
     if isinstance(value, Tensor) and value.is_floating_point():

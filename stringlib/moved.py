@@ -13,8 +13,8 @@ def forward(old: str, new: str, *names: str) -> Callable[[str], Any]:
 
     Args:
         old: The module that had the names.
-        new: The module that has them now.
-        *names: The names; all names of ``new`` if omitted.
+        new: The module that has the names now.
+        *names: The names that have moved. Default: all names of ``new``.
     """
 
     def get(name: str) -> Any:

@@ -18,7 +18,7 @@ Registry = Mapping[str, Callable[..., Any]]
 """A registry, with a constructor for each name (a class, a partial of a class, a function)."""
 
 FIXED = {"head_dim": "it is dim // heads", "bidirectional": "it is the opposite of causal"}
-"""Arguments of parts that a layer sets, and that must not be among its options, with the reason."""
+"""Arguments of parts that a layer sets itself and so refuses as options, with the reason."""
 
 
 def named(make: Callable[..., Any]) -> dict[str, Parameter]:
@@ -28,13 +28,13 @@ def named(make: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def build(what: str, make: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Return the object that a constructor makes from those arguments that it has.
+    """Return the object that a constructor makes from the arguments for which it has parameters.
 
     Args:
         what: Description of the part for error messages.
         make: Constructor of the part.
-        given: Arguments by name. Those for which the constructor has no parameter are ignored. An
-            argument that is None counts as not given, so that the default applies.
+        given: Arguments by name. Arguments for which the constructor has no parameter are ignored.
+            An argument that is None counts as not given, so that the default applies.
 
     Raises:
         ValueError: If a parameter without a default has no argument.
@@ -56,7 +56,7 @@ def make_part(
         name: A name in ``known``.
         known: Registry of the parts for this role.
         context: Arguments that the layer itself passes to its parts, for example ``heads``.
-        options: Options that the user of the layer has given. Those for which the constructor of
+        options: Options that the user of the layer has given. Options for which the constructor of
             the part has parameters are removed.
 
     Raises:
@@ -83,8 +83,10 @@ def require_known_options(what: str, options: Mapping[str, Any], known: Collecti
     """Raise ``TypeError`` for an option that is not known, and name the nearest known option."""
     for option, given in options.items():
         if option not in known:
+            names = ", ".join(sorted({*known} - {"self"}))
             raise TypeError(
-                f"{option} is not an argument of {what}, got {given!r}{did_you_mean(option, known)}"
+                f"{option} is not an argument of {what}, got {option}={given!r}"
+                f"{did_you_mean(option, known) or f'. Known arguments: {names}'}"
             )
 
 
@@ -93,12 +95,12 @@ def known_options(
 ) -> Callable[[F], F]:
     """Return a decorator that refuses unknown options before the other arguments are read.
 
-    Without it, a misspelt argument ends up in ``**options``, and Python's error names the argument
-    that is then missing. Options that are None count as not given.
+    Without the decorator, a misspelt argument ends up in ``**options``, and Python's error names
+    the argument that is then missing. Options that are None count as not given.
 
     Args:
-        known: Function that returns the names of the accepted options. It is called in each call
-            with options, because parts can be added to a registry.
+        known: Function that returns the names of the accepted options. This function is called
+            whenever options are given, because parts can be added to a registry.
         fixed: Options that must not be given, with the reason.
     """
 
@@ -123,10 +125,10 @@ def known_options(
 
 
 def reject_unused(options: Mapping[str, Any], registries: Mapping[str, Registry]) -> None:
-    """Raise ``ValueError`` if an option is left that belongs to another part than the layer has.
+    """Raise ``ValueError`` if an option is left over that belongs to a part that the layer lacks.
 
     Args:
-        options: Options that are left.
+        options: Options that no part of the layer has taken.
         registries: Registry of each role. The error names the parts that would accept the option.
     """
     for option, given in options.items():

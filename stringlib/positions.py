@@ -1,6 +1,6 @@
 """Positions of tokens on sequences and grids.
 
-A position is a row of coordinates. You always give the sizes of a grid: they cannot be inferred
+A position is a row of coordinates. You always give the sizes of a grid. They cannot be inferred
 from the number of tokens, because 48 tokens may be a grid of 6 x 8 or of 4 x 12.
 """
 
@@ -31,7 +31,8 @@ def grid_positions(
         *sizes: Number of cells along each axis.
         dtype: Dtype of the result. Default: float32.
         num_prefix: Number of tokens before the cells that have no position in the grid, such as a
-            class token and registers. They get position 0, at which an encoder does not rotate.
+            class token and registers. These tokens get position 0, at which an encoder does not
+            rotate.
             Default: 0.
         device: Device of the result. Default: the default device of torch.
 
@@ -48,12 +49,15 @@ def grid_positions(
             all coordinates. For example, bfloat16 represents all integers only up to 256.
     """
     if not sizes:
-        raise ValueError("sizes must be one number for each axis of the grid, got none")
+        raise ValueError(
+            "sizes must contain at least one number, one for each axis of the grid, got (). For a "
+            "sequence of n tokens call grid_positions(n)."
+        )
     largest = _largest_whole(dtype)
     if max(sizes) - 1 > largest:
         raise ValueError(
             f"dtype must represent all integers up to {max(sizes) - 1}, the largest coordinate, "
-            f"got {dtype}, which does so only up to {largest}"
+            f"got {dtype}, which does so only up to {largest}. Pass dtype=torch.float64."
         )
     axes = [torch.arange(size, dtype=dtype, device=device) for size in sizes]
     cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)

@@ -1,4 +1,4 @@
-"""Dtypes: which one to compute in, and whether one represents given positions."""
+"""The dtype in which to compute, and a check that a dtype represents given positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from torch import Tensor, nn
 from stringlib.inputs import can_inspect
 
 HAS_FLOAT64 = {"cpu": True, "cuda": True, "meta": True, "mps": False}
-"""Whether a type of device supports float64; ``mps`` is the GPU of Apple. Others are tried once."""
+"""Whether a type of device supports float64. Types of device that are not listed are tried once.
+
+``mps`` is the GPU of Apple.
+"""
 
 LEAST = -1e30
 """Finite substitute for log 0 = −∞, because the difference −∞ − (−∞) is not a number."""
@@ -23,7 +26,7 @@ LARGEST_ERROR = 1 / 128
 
 
 def largest_exponent(dtype: torch.dtype) -> float:
-    """Return a logarithm up to which exponentials can be summed without overflow in the dtype."""
+    """Return an exponent x for which a sum of many terms exp(x) does not overflow in a dtype."""
     return 0.75 * math.log(torch.finfo(dtype).max)
 
 
@@ -55,7 +58,7 @@ def widen(x: Tensor) -> Tensor:
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype itself, or float32 if it is narrower."""
+    """Return the given dtype, or float32 if the given dtype is narrower than float32."""
     if dtype in (torch.float32, torch.float64):  # takes a third of the time of promote_types
         return dtype
     return torch.promote_types(dtype, torch.float32)
@@ -75,19 +78,19 @@ def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
 def wide_parameter(*shape: int) -> nn.Parameter:
     """Return an uninitialised parameter of the default dtype, but of at least float32.
 
-    This is for learned frequencies. Rounding to bfloat16 changes a frequency by up to 0.4 %. For
-    frequencies near 1 radian per position, this is an error of several radians at a distance of
-    1,000.
+    Learned frequencies are such parameters. Rounding to bfloat16 changes a frequency by up to 0.4
+    %. For frequencies near 1 radian per position, this is an error of several radians at a distance
+    of 1,000.
     """
     return nn.Parameter(torch.empty(*shape, dtype=at_least_float32(torch.get_default_dtype())))
 
 
 def require_exact(name: str, positions: Tensor) -> None:
-    """Raise ``ValueError`` if positions are not finite, or their dtype does not hold them.
+    """Raise ``ValueError`` if positions are not finite, or too large for their dtype.
 
     Every position must be in the range in which the dtype, and float64, represents each integer. In
-    half precision, the rounding error of other numbers must also be small. The values are checked
-    only on the CPU, outside compiled code.
+    half precision, the rounding error of a position that is not an integer must also be small. The
+    values are checked only on the CPU, outside compiled code.
     """
     if not can_inspect(positions) or not positions.numel():
         return
@@ -102,15 +105,17 @@ def require_exact(name: str, positions: Tensor) -> None:
         return
     if not math.isfinite(least + most):
         raise ValueError(f"{name} must be finite, got {least + most}")
-    fix = "Subtract an offset" if exact == 2.0**53 else "Pass them as integers or in float64"
     if max(-least, most) > exact:
+        wide = dtype if dtype.is_floating_point else torch.float64
+        far = max(-least, most) > 2.0**53
+        fix = "Use smaller values" if far else "Create them as integers or in float64"
         raise ValueError(
-            f"{name} must be within ±{exact:.0f} in {dtype}, because not every integer beyond is "
-            f"represented, got {max(least, most, key=abs):.10g}. {fix}."
+            f"{name} must be within ±{exact:.0f}, the range in which {wide} represents every "
+            f"integer, got {max(least, most, key=abs)}. {fix}."
         )
     rounded = x[(x != x.round()) & (x.abs() > LARGEST_ERROR * exact)]
     if rounded.numel():
         raise ValueError(
             f"{name} must be integers in {dtype} beyond ±{LARGEST_ERROR * exact:g}, because other "
-            f"numbers are rounded too much, got {rounded[0].item():g}. {fix}."
+            f"numbers are rounded too much, got {rounded[0].item():g}. Create them in float64."
         )

@@ -12,7 +12,7 @@ a class, ``X | None``         an instance of the class; X or None
 ``Floats[Tensor, shape]``     a floating-point tensor
 ``Indices[Tensor, shape]``    a tensor of integers, int64 or int32
 ``Reals[Tensor, shape]``      a tensor of integers or floating-point numbers
-``Positions[Tensor, shape]``  the same, finite, and in the range that their dtype represents
+``Positions[Tensor, shape]``  such a tensor, finite, in the range that its dtype represents
 ``LogDecays[Tensor, shape]``  a floating-point tensor without values above 0
 ============================  ===============================================================
 
@@ -74,7 +74,7 @@ __all__ += ["Floats", "Indices", "LogDecays", "Positions", "Reals"]
 __all__ += ["at_least", "checked", "require"]
 
 DEVICE = "the device"
-"""Key, among the sizes of a call, of the device of its tensors and of the first tensor's name."""
+"""Key in the sizes of a call under which the device and name of the first tensor are stored."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Sizes = dict[str, Any]
@@ -85,7 +85,7 @@ UNTESTED = (object, Any, inspect.Parameter.empty, torch.device)
 
 
 def checked(function: F) -> F:
-    """Return a function or method that checks its arguments against its annotations."""
+    """Return a function or method that checks its arguments by its annotations."""
     parameters = [*inspect.signature(function).parameters.values()]
     hints = {p.name: p.annotation for p in parameters}
     hints |= {n: eval(h, function.__globals__) for n, h in hints.items() if isinstance(h, str)}
@@ -165,7 +165,7 @@ def require(name: str, value: object, hint: Any) -> None:
 
 
 def _parts(hint: Any) -> list[Any]:
-    """Return the alternatives of an annotation, with ``int`` and ``float`` replaced by tests."""
+    """Return the alternatives of an annotation, with tests in place of ``int`` and ``float``."""
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     return [PLAIN.get(part, part) for part in parts]
 
@@ -186,7 +186,7 @@ def _name(key: str) -> str:
 def _test(name: str, parts: list[Any], once: set[str]) -> tuple[tuple[type, ...], Test | None]:
     """Return the classes whose instances an annotation accepts, and the test of other values.
 
-    The test is None if there is no annotation, or if it is of a kind that is not checked.
+    The test is None if there is no annotation, or if annotations of this kind are not checked.
     """
     rows = [part for part in parts if get_origin(part) in (tuple, Sequence)]
     if rows:
@@ -200,16 +200,19 @@ def _test(name: str, parts: list[Any], once: set[str]) -> tuple[tuple[type, ...]
         return (), None
     if not metas:
         return admitted, _literal(name, get_args(others[0]))
+    none = " or None" if types.NoneType in parts else ""
     if isinstance(metas[0], Array):
-        return admitted, _tensor(name, metas[0], once)
-    return admitted, _number(name, others[0].__origin__, metas[0])
+        return admitted, _tensor(name, metas[0], once, none)
+    return admitted, _number(name, others[0].__origin__, metas[0], none)
 
 
 def _refuse(name: str, classes: tuple[type, ...]) -> Test:
-    words = " or ".join(each.__name__ for each in classes if each is not type(None))
+    named = [f"a {each.__name__}" for each in classes if each is not types.NoneType]
+    named += ["None"] * (types.NoneType in classes)
+    words = " or ".join([", ".join(named[:-1]), named[-1]] if named[1:] else named)
 
     def test(x: Any, sizes: Sizes) -> None:
-        raise TypeError(f"{name} must be a {words}, got {kind_of(x)}")
+        raise TypeError(f"{name} must be {words}, got {kind_of(x)}")
 
     return test
 
@@ -217,7 +220,7 @@ def _refuse(name: str, classes: tuple[type, ...]) -> Test:
 def _several(
     name: str, row: tuple[Any, ...], others: list[Any], once: set[str]
 ) -> tuple[tuple[type, ...], Test | None]:
-    """Return the same for an annotation that accepts a tuple or list, and possibly other types."""
+    """Return the result of :func:`_test` for an annotation that accepts a tuple or list."""
     each, each_test = _test(f"every item of {name}", _parts(row[0]), once)
     length = 0 if len(row) == 1 or row[1] is ... else len(row)
     admitted, other_test = _test(name, others, once)
@@ -230,7 +233,11 @@ def _several(
                 if each_test is not None and not isinstance(part, each):
                     each_test(part, sizes)
         elif other_test is None or others in ([], [types.NoneType]):
-            raise TypeError(f"{name} must be a tuple or list, got {kind_of(x)}")
+            words = "a tuple, a list or None" if others else "a tuple or a list"
+            raise TypeError(f"{name} must be {words}, got {kind_of(x)}")
+        elif not isinstance(x, numbers.Number):
+            words = "a number, or several numbers in a tuple or list"
+            raise TypeError(f"{name} must be {words}, got {kind_of(x)}")
         else:
             other_test(x, sizes)
 
@@ -241,21 +248,21 @@ def _literal(name: str, known: tuple[str, ...]) -> Test:
     return lambda x, sizes: require_name(name, x, known)
 
 
-def _number(name: str, kind: type, meta: Numbers) -> Test:
+def _number(name: str, kind: type, meta: Numbers, none: str) -> Test:
     kinds, words = (INTEGERS, "an int") if kind is int else (numbers.Real, "a number")
 
     def test(x: Any, sizes: Sizes) -> None:
         if isinstance(x, bool) or not isinstance(x, kinds):
             if isinstance(x, Tensor) and torch._C._is_tracing():
                 return  # torch.jit.trace passes sizes as tensors
-            raise TypeError(f"{name} must be {words}, got {x!r}")
+            raise TypeError(f"{name} must be {words}{none}, got {x!r}")
         if not meta.admits(x):
             raise ValueError(f"{name} must be {meta.words}, got {x}")
 
     return test
 
 
-def _tensor(name: str, meta: Array, once: set[str]) -> Test:
+def _tensor(name: str, meta: Array, once: set[str], none: str) -> Test:
     words, values = meta.shape.split(), meta.values
     kind, floats, others = meta.kind, meta.floats, meta.others
     lead = words.pop(0) if meta.shape.startswith("...") else ""
@@ -280,7 +287,7 @@ def _tensor(name: str, meta: Array, once: set[str]) -> Test:
         real = dtype.is_floating_point
         if (real and dtype.itemsize < 2) or (not (floats and real) and not others(dtype)):
             hint = hint_for(x) if floats else ""
-            raise TypeError(f"{name} must be {kind}, got {kind_of(x)}{hint}")
+            raise TypeError(f"{name} must be {kind}{none}, got {kind_of(x)}{hint}")
         shape = x.shape
         more = len(shape) - count
         if more and (more < 0 or not lead):
@@ -317,9 +324,10 @@ def _common(name: str, x: Tensor, front: tuple[int, ...], known: Any, expands: b
     except RuntimeError:
         common = None
     if common is None or (expands and common != known):
+        verb = "expand to" if expands else "broadcast with"
         raise ValueError(
-            f"the leading dimensions of {name} must {'expand to' if expands else 'broadcast with'} "
-            f"{tuple(known)}, the leading dimensions of the other arguments, got shape "
+            f"{name} must have leading dimensions that {verb} {tuple(known)}, those of "
+            f"the other arguments, got leading dimensions {tuple(front)} in shape "
             f"{tuple(x.shape)}"
         )
     return common

@@ -795,7 +795,7 @@ test_what_does_not_fit_is_named = refusals(
     ),
     (
         lambda: Rotated(LINEAR, AxialRoPE(D, 2), PLACES.expand(2, 7, 2))(torch.zeros(3, 7, DIM)),
-        r"the leading dimensions of positions must expand to .* got shape \(2, 7, 2\)",
+        r"positions must .* expand to .* got leading dimensions \(2,\) in shape \(2, 7, 2\)",
     ),
     (lambda: TOKENS @ WEIGHT.T, "weight: .* only torch.nn.functional.linear"),
     (lambda: torch.addmm(TOKENS.new_zeros(1), TOKENS, WEIGHT.T), "weight: .* got addmm"),

@@ -221,7 +221,7 @@ def test_an_error_of_nan_is_not_small() -> None:
 
 test_what_cannot_be_checked_is_named = refusals(
     (lambda: check_encoder(3), "TypeError: make must be a Callable, got int"),
-    (lambda: check_encoder(lambda: 3), "TypeError: must be a RotaryEncoder or Rel"),
+    (lambda: check_encoder(lambda: 3), "TypeError: must be a RotaryEncoder or a Rel"),
     (lambda: check_encoder(lambda a, b, c: RoPE(a + 1)), "one of the shapes"),
     (lambda: check_bias(lambda: RoPE(4)), "TypeError: what make returns must be a RelativeB"),
     (lambda: check_feature_map(nn.Identity), "TypeError: must be a FeatureMap, got Identity"),

@@ -1,7 +1,6 @@
-"""Functions for structured matrices.
+"""Functions for skew-symmetric, circulant, Toeplitz, Hadamard and random orthogonal matrices.
 
-There are functions for skew-symmetric, circulant, Toeplitz, Hadamard and random orthogonal
-matrices. :func:`~stringlib.algebra.universality.universal_form` finds the common planes of
+:func:`~stringlib.algebra.universality.universal_form` finds the common planes of
 commuting skew-symmetric matrices.
 """
 

@@ -1,7 +1,8 @@
 r"""Circulant matrices, and the real Fourier basis.
 
-In this basis, every circulant matrix is block-diagonal: it scales and rotates each of the Fourier
-planes. In this module ``c`` is the first COLUMN: :math:`C_{ij} = c_{(i-j) \bmod d}`, as in
+In the real Fourier basis, every circulant matrix is block-diagonal: the matrix scales and rotates
+each of the Fourier planes. In this module ``c`` is the first COLUMN of a circulant matrix C:
+:math:`C_{ij} = c_{(i-j) \bmod d}`, as in
 ``scipy.linalg.circulant``. If c were the first row, every rotation would have the opposite sign.
 """
 
@@ -43,10 +44,10 @@ def circulant_eigenvalues(column: Tensor) -> Tensor:
 
 
 def circulant_frequencies(column: Tensor) -> Tensor:
-    r"""Return the frequencies of :math:`C - C^\top`, :eq:`eq-circulant-frequencies`.
+    r"""Return the frequencies of the rotations that a circulant matrix C generates.
 
     At position r, the rotation :math:`\exp(r(C - C^\top))` rotates Fourier plane j by the angle
-    :math:`\omega_j r`.
+    :math:`\omega_j r`, equation :eq:`eq-circulant-frequencies`.
 
     Args:
         column: The first column :math:`c` of the circulant matrix :math:`C`, ``(..., d)``.
@@ -65,11 +66,12 @@ def circulant_frequencies(column: Tensor) -> Tensor:
 
 @checked
 def nearest_orthogonal_circulant(column: Floats[Tensor, "... d"]) -> Tensor:
-    r"""Return the first column of the nearest orthogonal matrix, :eq:`eq-nearest-circulant`.
+    r"""Return the first column of the orthogonal matrix that is nearest to a circulant matrix.
 
     Every eigenvalue of the circulant matrix is divided by its absolute value. The result is
-    circulant, and no orthogonal matrix is nearer in the Frobenius norm. An eigenvalue of 0 becomes
-    1; in this case other orthogonal matrices are equally near.
+    circulant, and no orthogonal matrix is nearer in the Frobenius norm,
+    :eq:`eq-nearest-circulant`. An eigenvalue of 0 becomes 1; in this case other orthogonal matrices
+    are equally near.
 
     The gradient changes the phases of the eigenvalues of ``column`` and not their absolute values.
     It is large for eigenvalues near 0.

@@ -1,4 +1,4 @@
-r"""The Walsh–Hadamard transform: a product with a matrix of signs that is never formed."""
+r"""The Walsh–Hadamard transform: a product with a large matrix of signs that is not formed."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def hadamard(size: int, device: torch.device | None = None) -> Tensor:
 
 
 def fast_hadamard(x: Tensor) -> Tensor:
-    r"""Return Hx along the last dimension without forming H, equation :eq:`eq-hadamard`.
+    r"""Return the product Hx of Sylvester's Hadamard matrix H and the last dimension of ``x``.
 
-    With n the size, H is a Kronecker product :math:`H_a \otimes H_b` with a and b near
-    :math:`\sqrt n`. So Hx needs one product with each of two small matrices, about
-    :math:`2 n^{3/2}` multiplications in total. The fast (butterfly) algorithm needs only
-    :math:`n \log_2 n` additions, but processors do the arithmetic of matrix products about ten
-    times as fast.
+    H itself, :eq:`eq-hadamard`, is not formed. If x has n entries, H is a Kronecker product
+    :math:`H_a \otimes H_b` with a and b near :math:`\sqrt n`. So Hx needs one product with each of
+    two small matrices, about :math:`2 n^{3/2}` multiplications in total. The fast (butterfly)
+    algorithm needs only :math:`n \log_2 n` additions, but processors do the arithmetic of matrix
+    products about ten times as fast.
 
     Args:
-        x: Floating-point tensor, ``(..., size)``; the size must be a power of 2.
+        x: Floating-point tensor, ``(..., n)``, where n is a power of 2.
 
     Returns:
         Hx, not normalised, with the shape of ``x``.
 
     Raises:
-        ValueError: If the size is not a power of 2.
+        ValueError: If n is not a power of 2.
     """
     size = x.shape[-1]
-    _require_power("the last dimension of x", size)
+    _require_power("x.shape[-1]", size)
     low = 1 << (size.bit_length() // 2)
     inner, outer = (hadamard(n, x.device).to(x.dtype) for n in (low, size // low))
     folded = x.unflatten(-1, (size // low, low)) @ inner

@@ -1,8 +1,8 @@
 r"""Skew-symmetric matrices, rotations made from them, and the two ways to pair channels.
 
 A real skew-symmetric matrix L, :math:`L^\top = -L`, generates rotations: :math:`e^{tL}` is a
-rotation for every real :math:`t`. In a suitable orthogonal basis this rotation acts on each of a
-set of planes separately. The Cayley transform is another way to make a rotation from L.
+rotation for every real :math:`t`. In a suitable orthogonal basis, this rotation rotates each plane
+of two basis vectors separately. The Cayley transform is another way to make a rotation from L.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def skew(upper: Tensor) -> Tensor:
     size = (1 + math.isqrt(1 + 8 * count)) // 2
     if size * (size - 1) // 2 != count:
         raise ValueError(
-            f"upper must have d(d-1)/2 entries in its last dimension for some d, got {count}"
+            "upper must have d(d-1)/2 entries in its last dimension for an integer d, got "
+            f"{count} entries"
         )
     rows, columns = torch.triu_indices(size, size, offset=1, device=upper.device)
     half = upper.new_zeros(*upper.shape[:-1], size, size)
@@ -49,14 +50,14 @@ def skew(upper: Tensor) -> Tensor:
 
 @checked
 def upper_support(size: int, density: Share) -> Tensor:
-    """Draw indices above the diagonal, uniformly and without replacement.
+    """Draw indices of entries above the diagonal of a matrix, uniformly and without replacement.
 
     The global random generator of torch is used.
 
     Args:
         size: Number of rows and columns d.
-        density: Fraction of the d(d−1)/2 indices to draw, from 0 to 1. The resulting number of
-            indices is rounded.
+        density: Fraction of the d(d−1)/2 indices to draw, from 0 to 1. The number of drawn indices
+            is rounded to an integer.
 
     Returns:
         Rows and columns, integers, ``(2, count)``, sorted by row and then by column.
@@ -73,7 +74,7 @@ def support_count(size: int, density: float) -> int:
 
 
 def sparse_skew(entries: Tensor, support: Tensor, size: int) -> Tensor:
-    r"""Return skew-symmetric matrices with entries at given indices, :eq:`eq-cayley-sparse`.
+    r"""Return skew-symmetric matrices with given entries at given indices, :eq:`eq-cayley-sparse`.
 
     Args:
         entries: The entries :math:`S_{ij}`, ``(..., count)``.
@@ -92,12 +93,13 @@ def sparse_skew(entries: Tensor, support: Tensor, size: int) -> Tensor:
 
 
 def cayley(skew: Tensor) -> Tensor:
-    r"""Return :math:`P = (I - S)(I + S)^{-1}`, equation :eq:`eq-cayley-transform`.
+    r"""Return the Cayley transform of skew-symmetric matrices, equation :eq:`eq-cayley-transform`.
 
-    The eigenvalues of S are imaginary, so I + S is invertible for every skew-symmetric S,
-    :eq:`eq-cayley-determinant`. P is orthogonal, has determinant 1, and does not have the
-    eigenvalue −1. With two channels P is a rotation of the plane, :eq:`eq-cayley-plane`. P is
-    computed by solving a system of linear equations, without an inverse.
+    The Cayley transform of S is :math:`P = (I - S)(I + S)^{-1}`. The eigenvalues of S are
+    imaginary, so I + S is invertible for every skew-symmetric S, :eq:`eq-cayley-determinant`. P is
+    orthogonal, has determinant 1, and does not have the eigenvalue −1. With two channels P is a
+    rotation of the plane, :eq:`eq-cayley-plane`. P is computed by solving a system of linear
+    equations, without an inverse.
 
     Args:
         skew: Skew-symmetric matrices S, ``(..., d, d)``. Use float64 for an accurate result.
@@ -130,10 +132,11 @@ def _solved(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _by_elimination(a: Tensor, b: Tensor) -> Tensor:
-    """Return the same as :func:`_solved` by elimination without a search for pivots.
+    """Return the solution x of ax = b by elimination without a search for pivots.
 
-    The symmetric part of a is the identity. After each step, the symmetric part of the remaining
-    matrix minus the identity is positive semidefinite, so that every pivot is at least 1.
+    The symmetric part of a is the identity. After each step, subtracting the identity from the
+    symmetric part of the remaining matrix leaves a positive semidefinite matrix. So every pivot is
+    at least 1.
     """
     both = torch.cat([a, b], -1)
     size = a.shape[-1]
@@ -144,7 +147,7 @@ def _by_elimination(a: Tensor, b: Tensor) -> Tensor:
 
 
 def connected_parts(support: Tensor, size: int) -> Tensor:
-    """Return the connected components of the graph whose edges are given index pairs.
+    """Return the connected components of the channels that the entries of a matrix link.
 
     Two channels are in one component if an entry of the matrix links them, directly or through
     other channels.
@@ -169,7 +172,7 @@ def connected_parts(support: Tensor, size: int) -> Tensor:
 def pair_channels(
     pairs: Count0, layout: Layout = "interleaved", device: torch.device | None = None
 ) -> Tensor:
-    """Return the two channels of each pair.
+    """Return the indices of the two channels of each pair.
 
     Args:
         pairs: Number of pairs.
@@ -204,11 +207,11 @@ def layout_permutation(head_dim: Even) -> Tensor:
 def planar_skew(
     frequencies: Reals[Tensor, "... pairs"], size: int, layout: Layout = "interleaved"
 ) -> Tensor:
-    r"""Return the generator of the rotation of each pair of channels with its own frequency.
+    r"""Return the generator that rotates each pair of channels with its own frequency.
 
     The generator contains the block :math:`\omega \begin{pmatrix} 0 & -1 \\ 1 & 0 \end{pmatrix}`
-    for every pair of channels, equation :eq:`eq-rope-generator`. It is 0 for the channels after the
-    pairs, which do not rotate.
+    for every pair of channels, equation :eq:`eq-rope-generator`. The rows and columns of the
+    channels after the pairs are 0, so these channels do not rotate.
 
     Args:
         frequencies: Frequencies ω of the pairs in radians per unit of position, ``(..., pairs)``.
@@ -232,7 +235,9 @@ def planar_skew(
 
 
 def turned_by(generators: Tensor, positions: Tensor) -> Tensor:
-    r"""Return the rotations :math:`\exp(\sum_k r_k L_k)`, equation :eq:`eq-string-generators`.
+    r"""Return the rotations that generators give at positions, equation :eq:`eq-string-generators`.
+
+    The rotation at position r is :math:`\exp(\sum_k r_k L_k)`.
 
     Args:
         generators: Skew-symmetric matrices :math:`L_k`, ``(heads, coord_dim, d, d)``.

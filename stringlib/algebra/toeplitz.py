@@ -1,10 +1,10 @@
 r"""Toeplitz matrices: constant along every diagonal, so they have 2n − 1 numbers instead of n².
 
 ``values`` contains one number for each offset :math:`j - i` of a key j from a query i. For a
-sequence of n tokens its shape is ``(..., 2n - 1)``, and :math:`C_{ij}` is at index
-:math:`n - 1 + (j - i)`; so its first number is the lower left corner of the matrix. For an h × w
-grid (``axes=2``), whose tokens are numbered row by row, its shape is ``(..., 2h - 1, 2w - 1)``. Any
-number of axes is allowed.
+sequence of n tokens, the shape of ``values`` is ``(..., 2n - 1)``, and :math:`C_{ij}` is at index
+:math:`n - 1 + (j - i)`. So the first number is the lower left corner of the matrix. For an h × w
+grid (``axes=2``), whose tokens are numbered row by row, the shape of ``values`` is
+``(..., 2h - 1, 2w - 1)``. Any number of axes is allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def toeplitz(values: Tensor, axes: int = 1) -> Tensor:
     r"""Return the Toeplitz matrices with given values, equation :eq:`eq-toeplitz-matrix`.
 
     Args:
-        values: One number for each offset, ``(..., 2n - 1)``, or the shape for a grid.
+        values: One number for each offset, ``(..., 2n - 1)`` for a sequence, or
+            ``(..., 2h - 1, 2w - 1)`` for a grid.
         axes: Number of dimensions of an offset: 1 for a sequence (default), 2 for an image.
 
     Returns:
@@ -36,11 +37,11 @@ def toeplitz(values: Tensor, axes: int = 1) -> Tensor:
 
 
 def toeplitz_product(values: Tensor, x: Tensor, axes: int = 1) -> Tensor:
-    r"""Return :math:`Cx` by FFT, equation :eq:`eq-toeplitz-fft`.
+    r"""Return the product Cx of a Toeplitz matrix C and vectors x by FFT, :eq:`eq-toeplitz-fft`.
 
     Args:
-        values: One number for each offset, float32 or float64, ``(..., 2n - 1)``, or the shape for
-            a grid.
+        values: One number for each offset, float32 or float64, ``(..., 2n - 1)`` for a sequence, or
+            ``(..., 2h - 1, 2w - 1)`` for a grid.
         x: Vectors of the n tokens, ``(..., n, d)``, of the same dtype.
         axes: Number of dimensions of an offset: 1 for a sequence (default), 2 for an image.
 

@@ -1,4 +1,4 @@
-r"""From generators to planes: every STRING as :math:`P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
+r"""The planes of commuting generators: every STRING is :math:`P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
 Commuting skew-symmetric matrices have common planes: each matrix maps each of these orthogonal
 planes to itself, and its exponential rotates the plane. The planes are computed in real arithmetic,
@@ -9,8 +9,8 @@ in three steps:
 2. Make the combination tridiagonal by reflections. Its only non-zero entries then link an even
    with an odd channel. The singular vectors of the matrix of these entries span the planes, and
    they are orthonormal even if frequencies are equal or zero.
-3. Correct planes that have nearly equal frequencies in the combination, because rounding errors mix
-   them. Newton steps that use all generators separate them. Only this step has a threshold:
+3. Separate planes that have nearly equal frequencies in the combination, because rounding errors
+   mix such planes. This takes Newton steps that use all generators. Only this step has a threshold:
    planes whose frequencies differ by less than ``SAME`` in every generator are not separated.
 
 The generators are then rebuilt from the planes and compared with the given ones. If the difference
@@ -30,6 +30,7 @@ from stringlib.spec import Floats, Positive, checked
 ATTEMPTS = 32  # number of random combinations; usually the first is sufficient
 GOAL = 1e-15  # residual, relative to the norm of a generator, at which no more are drawn
 SAME = 1e-15  # relative difference of frequencies below which planes are not separated
+ROUNDED = "If the generators are rounded, call universal_form with a larger tolerance."
 
 
 @torch.no_grad()
@@ -43,8 +44,9 @@ def universal_form(
     ``STRING(*universal_form(generators))`` rotates by :math:`\exp(\sum_k r_k L_k)`. The result
     always has :math:`\lfloor d/2 \rfloor` planes; a plane that does not rotate has frequency 0. So
     all heads have the same number of planes, and no threshold decides which planes rotate. The
-    planes are sorted by the norm of their frequency vector, largest first. Each is oriented
-    such that its frequency of largest absolute value is positive.
+    planes are sorted by the norm of their frequency vector, largest first. Each plane that
+    rotates is oriented such that the entry of largest absolute value in its frequency vector is
+    positive.
 
     The result has no gradients. The computation runs on the CPU, whatever the device of the
     generators is.
@@ -59,8 +61,9 @@ def universal_form(
         Ω, ``(..., d // 2, coord_dim)``, and P, ``(..., d, d)``, both float64.
 
     Raises:
-        ValueError: If the matrices are not finite, are not skew-symmetric or do not commute, or if
-            no common planes are found. The message gives the deviation.
+        ValueError: If there is no matrix or no channel, if the matrices are not finite, are not
+            skew-symmetric or do not commute, or if no common planes are found. The message gives
+            the deviation.
 
     Source:
         Schenck et al. 2025, theorem 3.4. Step 2, with even and odd channels: Ward and Gray 1978.
@@ -91,9 +94,9 @@ def universal_form(
             break
     if (least > tolerance).any():
         raise ValueError(
-            "generators must rotate common planes: outside the planes found, a generator keeps "
-            f"{least.max():.1e} of its norm, more than {tolerance:.1e}. Pass a larger tolerance if "
-            "the generators are rounded."
+            "generators must rotate common planes, got generators L of which an entry "
+            f"differs by {least.max():.1e} ‖L‖ from the matrices rebuilt from the planes found, "
+            f"where {tolerance:.1e} ‖L‖ is allowed. {ROUNDED}"
         )
 
     basis = _in_order(basis, _frequencies(exact, basis))
@@ -112,20 +115,21 @@ def require_generators(generators: Tensor) -> None:
 
 
 def _departure(exact: Tensor, tolerance: float) -> float:
-    """Return the largest relative deviation from being skew-symmetric and commuting.
+    """Return the largest relative deviation of generators from being skew-symmetric and commuting.
 
     Raises:
         ValueError: If a matrix is not finite, or if a deviation exceeds ``tolerance``.
     """
     if not exact.isfinite().all():
-        raise ValueError("generators must be finite, got inf or nan")
+        found = exact[~exact.isfinite()][0].item()
+        raise ValueError(f"generators must be finite, got an entry {found}")
     norms = torch.linalg.matrix_norm(exact)
     unit = exact / norms.where(norms > 0, 1.0)[..., None, None]
     skewness = torch.linalg.matrix_norm(unit + unit.mT)
     if (skewness > tolerance).any():
         raise ValueError(
             "generators must be skew-symmetric, L + Lᵀ = 0, got ‖L + Lᵀ‖ = "
-            f"{skewness.max():.1e} ‖L‖, where {tolerance:.1e} is allowed"
+            f"{skewness.max():.1e} ‖L‖, where {tolerance:.1e} ‖L‖ is allowed. {ROUNDED}"
         )
     left, right = unit.unsqueeze(-3), unit.unsqueeze(-4)
     commutators = torch.linalg.matrix_norm(left @ right - right @ left)
@@ -134,7 +138,8 @@ def _departure(exact: Tensor, tolerance: float) -> float:
         first, second = divmod(int(commutators.argmax()) % pairs, exact.shape[-3])
         raise ValueError(
             f"generators must commute, got ‖L_{first} L_{second} − L_{second} L_{first}‖ = "
-            f"{commutators.max():.1e} ‖L_{first}‖ ‖L_{second}‖, where {tolerance:.1e} is allowed"
+            f"{commutators.max():.1e} ‖L_{first}‖ ‖L_{second}‖, where {tolerance:.1e} "
+            f"‖L_{first}‖ ‖L_{second}‖ is allowed. {ROUNDED}"
         )
     return max(skewness.max().item(), commutators.max().item()) if exact.numel() else 0.0
 
@@ -173,14 +178,17 @@ def _frequencies(generators: Tensor, basis: Tensor) -> Tensor:
 
 
 def _residual(generators: Tensor, basis: Tensor) -> Tensor:
-    """Return for each head the largest absolute entry of L − P planar(ω) Pᵀ over all generators."""
+    """Return the largest absolute entry of L − P planar(ω) Pᵀ for each head, over all generators L.
+
+    P is the basis, and planar(ω) is the matrix that rotates its planes with the frequencies of L.
+    """
     planes = planar_skew(_frequencies(generators, basis).mT, basis.shape[-1])
     rebuilt = basis[:, None] @ planes @ basis[:, None].mT
     return (generators - rebuilt).abs().amax((-3, -2, -1))
 
 
 def _separate(generators: Tensor, basis: Tensor) -> Tensor:
-    r"""Return the basis after a Newton step that reduces the links between different planes.
+    r"""Return the basis after a Newton step that reduces the entries linking different planes.
 
     If planes are written as complex numbers, the block of a generator that links plane j to plane i
     is a map :math:`z \mapsto az + b\bar z`. Rotating the basis by a small skew-symmetric matrix,
@@ -214,8 +222,9 @@ def _separate(generators: Tensor, basis: Tensor) -> Tensor:
 def _in_order(basis: Tensor, frequencies: Tensor) -> Tensor:
     """Return the basis with sorted and oriented planes.
 
-    The planes are sorted by the norm of their frequencies, largest first. Each is oriented such
-    that its frequency of largest absolute value is positive.
+    The planes are sorted by the norm of their frequencies, largest first. Each plane that
+    rotates is oriented such that the entry of largest absolute value in its frequency vector is
+    positive.
     """
     pairs = frequencies.shape[-2]
     planes = basis[..., : 2 * pairs].unflatten(-1, (pairs, 2))

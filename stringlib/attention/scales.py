@@ -70,8 +70,8 @@ def _largest_before(x: Tensor, own: int) -> Tensor:
 
     Args:
         x: Entries, ``(..., n)``.
-        own: 1 to include the entry itself, 0 to leave it out. Without any entry the maximum is −∞, or −1 for
-            integers.
+        own: 1 to include the entry itself, 0 to leave it out. Without any entry the maximum is −∞,
+            or −1 for integers.
     """
     n = x.shape[-1]
     later = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(own)

@@ -17,13 +17,13 @@ class Sinusoidal(nn.Module):
 
     The vector of position t has :math:`\sin(t\,b^{-2j/D})` in channel 2j and the cosine of the same
     angle in channel 2j + 1. The angles are those of :class:`~stringlib.encoders.rope.RoPE`.
-    Positions may be any real numbers. The module has no learned parameters, and it adds nothing to
-    the ``state_dict``. Attention scores of tokens with added vectors are not relative, equation
-    :eq:`eq-abs-terms`.
+    Positions need not be integers. The module has no learned parameters, and it adds nothing to the
+    ``state_dict``. Attention scores of tokens with added vectors do not depend on the offset alone,
+    equation :eq:`eq-abs-terms`.
 
     Args:
         dim: Number of channels :math:`D` of a token; must be even.
-        base: :math:`b` in the frequencies. A larger base gives slower sinusoids. Default: 10000.
+        base: :math:`b` in the frequencies. A larger base gives lower frequencies. Default: 10000.
 
     Source:
         Vaswani et al. 2017, section 3.5.
@@ -60,10 +60,10 @@ class LearnedAbsolute(nn.Module):
 
     The vectors are the rows of a table for the positions 0 to ``num_positions - 1``. Positions
     may be integers, or floating-point numbers with integer values, such as those of
-    :func:`~stringlib.positions.grid_positions`. For any other position there is no row, and
+    :func:`~stringlib.positions.grid_positions`. For any other position the table has no row, and
     nothing is interpolated, rounded or wrapped. On the CPU such a position raises a ``ValueError``.
-    On a GPU it fails in the device assertion of ``torch.nn.Embedding``, because a check here would
-    synchronise with the GPU in every step.
+    On a GPU such a position triggers the device-side assertion of ``torch.nn.Embedding``, because a
+    check in this module would synchronise with the GPU in every step.
 
     Args:
         num_positions: Number of rows of the table.
@@ -92,7 +92,7 @@ class LearnedAbsolute(nn.Module):
     def forward(
         self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n 1"]
     ) -> Tensor:
-        """Return ``x`` plus the rows of its positions.
+        """Return ``x`` plus the rows of the table for its positions.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
@@ -103,7 +103,7 @@ class LearnedAbsolute(nn.Module):
             The sum, in the dtype of ``x``.
 
         Raises:
-            ValueError: If, on the CPU, a position has no row.
+            ValueError: If the table has no row for a position. This is checked on the CPU only.
         """
         coordinates = positions[..., 0]
         rows = coordinates.long()
@@ -124,5 +124,5 @@ class LearnedAbsolute(nn.Module):
 
 
 def _add(x: Tensor, encoding: Tensor) -> Tensor:
-    """Return the sum in the dtype of ``x``, computed in at least float32 and rounded once."""
+    """Return ``x`` plus its encoding, computed in at least float32, in the dtype of ``x``."""
     return (x + encoding.to(at_least_float32(x.dtype))).to(x.dtype)

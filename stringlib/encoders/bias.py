@@ -1,8 +1,9 @@
 r"""The relative biases ALiBi, T5 and KERPLE.
 
-They depend only on the absolute distance, :math:`b(\Delta) = b(-\Delta)`, except for a
-bidirectional :class:`T5Bias`, which has separate buckets for keys after the query. No bias masks
-the keys after the query; that is done by the causal mask of attention.
+The bias b of ALiBi and of KERPLE depends only on the absolute value of the distance Δ between a
+query and a key, :math:`b(\Delta) = b(-\Delta)`. :class:`T5Bias` treats keys after the query
+differently from keys before it. No bias masks the keys after the query; the causal mask of
+attention does that.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from stringlib.spec import Positions, checked
 
 
 class ALiBi(RelativeBias):
-    r"""Fixed linear biases, :math:`b(\Delta) = -m_h |\Delta|`, equation :eq:`eq-bias-alibi`.
+    r"""Fixed biases, linear in the distance Δ, :math:`b = -m_h |\Delta|`, :eq:`eq-bias-alibi`.
 
     The module has no learned parameters, and it adds nothing to the ``state_dict``.
 
     Args:
         heads: Number of heads :math:`H`. If H is a power of two, the slopes are
             :math:`m_h = 2^{-8h/H}, 1 \le h \le H`. Otherwise let p be the largest power of two
-            below H: the slopes for p heads come first, then the first, third, fifth, … slope for
-            2p heads.
+            below H. The first p slopes are those for p heads. The others are the first, third,
+            fifth, … slope for 2p heads.
 
     Attributes:
-        slopes: :math:`m_h`, ``(heads,)``.
+        slopes: The slopes :math:`m_h`, ``(heads,)``.
 
     Source:
         Press et al. 2022, section 3. The rule for other numbers of heads is in their code.
@@ -63,15 +64,16 @@ class T5Bias(RelativeBias):
     Half of the buckets (rounded down) contain one distance each: 0, 1, 2, … The others contain
     intervals whose lengths grow geometrically. All distances of at least ``max_distance`` are in
     the last bucket. The boundaries are those of T5's formula, computed in integer arithmetic. If
-    ``bidirectional``, this holds for each of the two directions with half of the buckets.
+    ``bidirectional``, each of the two directions has half of the buckets, divided in this way.
 
     Args:
         heads: Number of heads, each with its own biases.
         num_buckets: Number of buckets. If ``bidirectional``, the first half is for keys up to the
             query, the second half for keys after it. The first bucket of the second half, for
             distance 0, is never used. Default: 32.
-        max_distance: Smallest distance that is certain to be in the last bucket, which begins at
-            or below it. Default: 128.
+        max_distance: Distances of at least this number are in the last bucket. The last bucket can
+            also contain smaller distances. With the default arguments it begins at 91. Default:
+            128.
         bidirectional: If True (default), keys after the query have buckets of their own. If False,
             they share the bucket of distance 0; use this with a causal mask.
 
@@ -81,8 +83,8 @@ class T5Bias(RelativeBias):
 
     Raises:
         ValueError: If there are fewer than two buckets per direction, if ``num_buckets`` is odd
-            for two directions, or if ``max_distance`` is not above the distances that have a bucket
-            to themselves.
+            for two directions, or if ``max_distance`` is at most half of the number of buckets per
+            direction.
 
     Source:
         Raffel et al. 2020, section 2.1. The formula is in their code.
@@ -109,8 +111,8 @@ class T5Bias(RelativeBias):
         self._side = self.num_buckets // sides
         if max_distance <= self._side // 2:
             raise ValueError(
-                f"max_distance must be at least {self._side // 2 + 1}, because each smaller "
-                f"distance has a bucket of its own, got {max_distance}"
+                f"max_distance must be at least {self._side // 2 + 1}, because the distances below "
+                f"{self._side // 2} have a bucket of their own, got {max_distance}"
             )
         self.max_distance = int(max_distance)
         self.weight = nn.Parameter(torch.empty(self.num_buckets, self.heads))
@@ -157,9 +159,10 @@ class T5Bias(RelativeBias):
 
 
 class KerpleLog(RelativeBias):
-    r"""Learned logarithmic biases, :math:`-r_1 \log(1 + r_2|\Delta|)`, :eq:`eq-bias-kerple`.
+    r"""Learned biases :math:`-r_1 \log(1 + r_2|\Delta|)` of the distance Δ, :eq:`eq-bias-kerple`.
 
-    The logarithms of :math:`r_1` and :math:`r_2` are learned, so both are always positive.
+    The logarithms of :math:`r_1` and :math:`r_2` are learned, so :math:`r_1` and :math:`r_2` are
+    always positive.
 
     Args:
         heads: Number of heads, each with its own :math:`r_1, r_2 > 0`.
@@ -208,7 +211,7 @@ class KerpleLog(RelativeBias):
 
 
 class KerplePower(RelativeBias):
-    r"""Learned power biases, :math:`b(\Delta) = -r_1 |\Delta|^{r_2}`, :eq:`eq-bias-kerple`.
+    r"""Learned biases :math:`-r_1 |\Delta|^{r_2}`, a power of the distance Δ, :eq:`eq-bias-kerple`.
 
     Args:
         heads: Number of heads, each with its own :math:`r_1 > 0` and :math:`0 < r_2 < 2`.
@@ -238,12 +241,12 @@ class KerplePower(RelativeBias):
 
     @property
     def r1(self) -> Tensor:
-        """The factor :math:`r_1`, ``(heads,)``, in at least float32."""
+        """The factor :math:`r_1` of the power, ``(heads,)``, in at least float32."""
         return self.log_r1.to(at_least_float32(self.log_r1.dtype)).exp()
 
     @property
     def r2(self) -> Tensor:
-        """The exponent :math:`r_2`, ``(heads,)``, in at least float32."""
+        """The exponent :math:`r_2` of the distance, ``(heads,)``, in at least float32."""
         return 2 * self.logit_r2.to(at_least_float32(self.logit_r2.dtype)).sigmoid()
 
     @checked

@@ -18,13 +18,13 @@ from stringlib.spec import Share, checked
 
 
 class CayleySTRING(RotaryEncoder):
-    r"""Rotary encoder with a learned basis :math:`P = (I - S)(I + S)^{-1}`.
+    r"""Rotary encoder whose learned basis is the Cayley transform of a skew-symmetric matrix.
 
-    P is the Cayley transform, :eq:`eq-cayley-transform`, of a skew-symmetric matrix S. S and the
-    frequencies are learned. The transpose of P is applied before the rotation,
-    :eq:`eq-cayley-before`; after the rotation, an orthogonal matrix would cancel in every score.
-    Each call solves one system of linear equations per head, in float64; its cost does not depend
-    on the number of tokens. At inference, merge P into the weights with
+    The basis is :math:`P = (I - S)(I + S)^{-1}`, the Cayley transform of a skew-symmetric matrix S,
+    :eq:`eq-cayley-transform`. S and the frequencies are learned. The transpose of P is applied
+    before the rotation, :eq:`eq-cayley-before`; after the rotation, an orthogonal matrix would
+    cancel in every score. Each call solves one system of linear equations per head, in float64; its
+    cost does not depend on the number of tokens. At inference, merge P into the weights with
     :meth:`~stringlib.encoders.form.RotaryForm.fold` and use the encoder that
     :meth:`~stringlib.encoders.form.RotaryForm.folded` returns, which solves no system.
 
@@ -67,11 +67,12 @@ class CayleySTRING(RotaryEncoder):
     def reset_parameters(self) -> None:
         r"""Draw new indices and initial values, such that the encoder starts near RoPE.
 
-        With one coordinate the frequencies are those of RoPE with base 10000. With several they
-        are drawn as in :class:`~stringlib.encoders.mixed.MixedRoPE`, with base 10. The entries of S
-        are normal. Their standard deviation is chosen such that the root mean square of
-        :math:`\|Sx\|` is 0.1 :math:`\|x\|`. So P moves a vector by about a fifth of its length,
-        whatever the size and density of S are.
+        With one coordinate the frequencies are those of RoPE with base 10000. With several
+        coordinates the frequencies are drawn as in :class:`~stringlib.encoders.mixed.MixedRoPE`,
+        with base 10. The learned entries of S are normal. Their standard deviation is chosen such
+        that the root mean square of :math:`\|Sx\|` is 0.1 :math:`\|x\|`. So P moves a vector by
+        about a fifth of its length, whatever the size and the density of S are. With density 0, S
+        has no learned entries and P is the identity.
         """
         self.support.copy_(upper_support(self.head_dim, self.density))
         in_a_row = 2 * self.entries.shape[1] / self.head_dim
@@ -84,15 +85,15 @@ class CayleySTRING(RotaryEncoder):
             self.omega.copy_(MixedRoPE(2 * pairs, self.coord_dim, heads=self.heads).omega)
 
     def skew(self) -> Tensor:
-        """Return S, float64, ``(heads, head_dim, head_dim)``."""
+        """Return the skew-symmetric matrix S, float64, ``(heads, head_dim, head_dim)``."""
         return sparse_skew(widen(self.entries), self.support, self.head_dim)
 
     def frequencies(self) -> Tensor:
-        """Return Ω, float64, ``(heads, pairs, coord_dim)``."""
+        """Return the frequencies Ω, float64, ``(heads, pairs, coord_dim)``."""
         return widen(self.omega)
 
     def basis(self) -> Tensor:
-        """Return P, computed by one solve per head, float64, ``(heads, head_dim, head_dim)``."""
+        """Return the basis P, by one solve per head, float64, ``(heads, head_dim, head_dim)``."""
         return cayley(self.skew()) if self.entries.shape[1] else super().basis()
 
     def extra_repr(self) -> str:
@@ -100,7 +101,10 @@ class CayleySTRING(RotaryEncoder):
         return f"{super().extra_repr()}, density={self.density:g}"
 
     def reset_non_persistent_buffers(self) -> None:
-        """Draw the indices again if they are not valid, as after ``to_empty``."""
+        """Draw the indices of the learned entries again if they are not valid.
+
+        After ``to_empty`` they are not valid. This is checked on the CPU only.
+        """
 
         def misplaced(support: Tensor) -> Tensor:
             rows, columns = support

@@ -22,13 +22,15 @@ LARGEST_PRODUCT = 256
 
 
 class CirculantSTRING(RotaryEncoder):
-    r"""Rotary encoder :math:`\exp(\sum_k r_k (C_k - C_k^\top))`, :math:`C_k` circulant and learned.
+    r"""Rotary encoder whose generators are made from learned circulant matrices.
 
-    All circulant matrices have the same eigenvectors. So the basis is the real Fourier basis, and
-    the frequencies are :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/B)` in every block of
-    size B, equations :eq:`eq-circulant-generator` and :eq:`eq-circulant-frequencies`. The rotation
-    depends on the B coefficients of a block only through the :math:`\lfloor (B-1)/2 \rfloor`
-    differences :math:`c_m - c_{B-m}`. In each block one direction (two if B is even) never rotates.
+    Position r has the rotation :math:`\exp(\sum_k r_k (C_k - C_k^\top))`, where :math:`C_k` is the
+    block-diagonal matrix of circulant blocks for coordinate k. All circulant matrices of one size
+    have the same eigenvectors. So the basis is the real Fourier basis. A block of size B whose
+    first column is c has the frequencies :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/B)`, equations
+    :eq:`eq-circulant-generator` and :eq:`eq-circulant-frequencies`. The rotation depends on the B
+    coefficients of a block only through the :math:`\lfloor (B-1)/2 \rfloor` differences
+    :math:`c_m - c_{B-m}`. In each block one direction (two if B is even) never rotates.
 
     Args:
         head_dim: Number of channels :math:`d` of a head; may be odd.
@@ -43,9 +45,9 @@ class CirculantSTRING(RotaryEncoder):
             coefficients are small random numbers.
 
     Attributes:
-        coefficients: The first COLUMN of every C, ``(heads, coord_dim, blocks, block_size)``,
-            in radians per unit of position. Unless ``zero``, the initial frequencies have a
-            standard deviation of 0.1.
+        coefficients: The first COLUMN of every circulant block,
+            ``(heads, coord_dim, blocks, block_size)``, in radians per unit of position. Unless
+            ``zero``, the initial frequencies have a standard deviation of 0.1.
 
     Raises:
         ValueError: If ``block_size`` does not divide ``head_dim``.
@@ -88,43 +90,46 @@ class CirculantSTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw small random coefficients, or set all to 0 if ``zero``.
+        """Draw small random coefficients, or set all coefficients to 0 if ``zero``.
 
         Changing the sign of the coefficients has the same effect as changing the sign of the
-        positions, :eq:`eq-model-mirror`. So if the data contain each input also with its positions
-        in reverse order and the same target, the loss is an even function of the coefficients, and
-        its gradient at 0 is 0. Random coefficients avoid this point.
+        positions, :eq:`eq-model-mirror`. Suppose that the data contain, for each input, a copy with
+        reversed positions and the same target (for example mirrored images). Then the loss is an
+        even function of the coefficients, so that its gradient is 0 where all coefficients are 0.
+        Random coefficients avoid this point.
         """
         std = 0.0 if self.zero else 0.1 / math.sqrt(2 * self.block_size)
         self.coefficients.normal_(std=std)
 
     def frequencies(self) -> Tensor:
-        """Return Ω, float64, ``(heads, pairs, coord_dim)``; the pairs are ordered by block."""
+        """Return the frequencies Ω, block by block, float64, ``(heads, pairs, coord_dim)``."""
         return circulant_frequencies(widen(self.coefficients)).flatten(2).mT
 
     def basis(self) -> Tensor:
-        """Return P, the same for every head, float64, ``(heads, head_dim, head_dim)``.
+        """Return the basis P, the same for every head, float64, ``(heads, head_dim, head_dim)``.
 
-        A wrapper that casts buffers, such as FSDP with ``buffer_dtype=torch.bfloat16``, rounds the
-        stored matrix. It is then computed again in each call.
+        P is stored in a buffer. If a wrapper casts buffers, such as FSDP with
+        ``buffer_dtype=torch.bfloat16``, P is computed again in each call, because the stored matrix
+        is rounded.
         """
         return self._shared_basis().expand(self.heads, -1, -1)
 
     def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Pᵀx for float32 or float64 ``x``.
+        """Return Pᵀx, the float32 or float64 vectors ``x`` multiplied by the transposed basis.
 
-        It is a matrix product for ``head_dim`` up to 256, and a real FFT above.
+        For ``head_dim`` up to 256 this is a matrix product. For a larger ``head_dim`` it is a real
+        FFT of each block.
         """
         if self.head_dim <= LARGEST_PRODUCT or x.numel() == 0:  # MKL's FFT fails if x is empty
             return x @ (self._shared_basis() if basis is None else basis[0]).to(x.dtype)
         return self._rfft(x)
 
     def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Px for float32 or float64 ``x``."""
+        """Return Px, the float32 or float64 vectors ``x`` multiplied by the basis."""
         return x @ (self._shared_basis() if basis is None else basis[0]).to(x.dtype).mT
 
     def extra_repr(self) -> str:
-        """Return the sizes that ``repr`` shows."""
+        """Return the arguments that ``repr`` shows."""
         return f"{super().extra_repr()}, block_size={self.block_size}"
 
     def reset_non_persistent_buffers(self) -> None:
@@ -135,14 +140,14 @@ class CirculantSTRING(RotaryEncoder):
         return self._shared_basis()[None]
 
     def _shared_basis(self) -> Tensor:
-        """Return P, which all heads share, ``(head_dim, head_dim)``."""
+        """Return the basis P, which all heads share, ``(head_dim, head_dim)``."""
         stored = self._basis
         if stored.dtype == torch.float64 or stored.dtype == widest(stored.device):
             return stored
         return self._block_basis().to(stored.device, widest(stored.device))
 
     def _rfft(self, x: Tensor) -> Tensor:
-        """Return Pᵀx by one real FFT per block."""
+        """Return Pᵀx, the product with the transposed basis, by one real FFT per block."""
         pairs = (self.block_size - 1) // 2
         spectrum = torch.fft.rfft(x.unflatten(-1, (self.blocks, self.block_size)), norm="ortho")
         # ⟨f_j, x⟩ − i⟨g_j, x⟩ = √2 X_j; the non-rotating directions j = 0 and B/2 are not in pairs
@@ -152,7 +157,7 @@ class CirculantSTRING(RotaryEncoder):
         return torch.cat([planes.flatten(-3), still.flatten(-2)], -1)
 
     def _block_basis(self) -> Tensor:
-        """Return P: the planes of all blocks, then the non-rotating directions of all blocks."""
+        """Return the basis: the planes of all blocks, then their non-rotating directions."""
         block = fourier_basis(self.block_size)
         turning = 2 * ((self.block_size - 1) // 2)
         eye = torch.eye(self.blocks, dtype=block.dtype)

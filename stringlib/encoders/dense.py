@@ -13,12 +13,13 @@ from stringlib.spec import Floats, checked
 
 
 class DenseSTRING(STRING):
-    r"""Rotary encoder that computes matrix exponentials :math:`\exp(\sum_k r_k L_k)`.
+    r"""Rotary encoder that computes the matrix exponential of its generators for every token.
 
+    Position r has the rotation :math:`R(r) = \exp(\sum_k r_k L_k)` with generators :math:`L_k`.
     This is the definition of STRING, :eq:`eq-string-generators`, as a reference for other encoders:
     ``DenseSTRING(encoder.generators())`` rotates as ``encoder`` does. Unlike other encoders,
-    ``forward`` returns R(r)q and R(r)k, with the outer factor P. The cost is :math:`O(d^3)` per
-    token. ``frequencies()`` and ``basis()`` are found by
+    ``forward`` returns R(r)q and R(r)k, including the outer factor P of R(r). The cost is
+    :math:`O(d^3)` per token for d channels. ``frequencies()`` and ``basis()`` are found by
     :func:`~stringlib.algebra.universality.universal_form`. So
     ``STRING(dense.frequencies(), dense.basis())`` rotates in the same way at :math:`O(d^2)` per
     token, and after ``fold()`` the encoder ``folded()`` costs :math:`O(d)`. The generators are
@@ -30,8 +31,8 @@ class DenseSTRING(STRING):
             and not on the meta device.
 
     Raises:
-        ValueError: If the matrices are not skew-symmetric or do not commute. The message gives the
-            deviation.
+        ValueError: If there is no matrix or no channel, if the matrices are not finite, are not
+            skew-symmetric or do not commute, or if no common planes are found.
 
     Source:
         Schenck et al. 2025, definition 3.1.
@@ -53,13 +54,14 @@ class DenseSTRING(STRING):
         self.register_buffer("_generators", (exact - exact.mT) / 2)
 
     def generators(self) -> Tensor:
-        """Return the given :math:`L_k` in float64. Do not change them in place."""
+        """Return the given generators :math:`L_k` in float64. Do not change them in place."""
         return self._generators
 
     def _phases(self, positions: Tensor, basis: Tensor | None = None) -> Phases:
-        """Return the matrices R(r), where other encoders return the phases of their planes.
+        """Return the rotations R(r) of the positions in the form of phases.
 
-        R(r) already contains the basis.
+        Other encoders return the cosines and sines of their planes. R(r) already contains the
+        basis, so ``Phases.basis`` is None.
         """
         return Phases(self._matrices(positions))
 
@@ -70,5 +72,9 @@ class DenseSTRING(STRING):
         return self.head_dim, self.head_dim
 
     def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
-        """Return R(r)x, whether ``whole`` is True or False."""
+        """Return R(r)x, the vectors ``x`` multiplied by the rotations of their positions.
+
+        ``whole`` has no effect, because the phases of this encoder are the matrices R(r)
+        themselves, from which no factor is left out.
+        """
         return (widen(phases.cos_sin) @ widen(x).unsqueeze(-1)).squeeze(-1).to(x.dtype)

@@ -1,8 +1,8 @@
 r"""The form of all rotary encoders, :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
-This file contains what follows from the basis P and the frequencies Ω alone: generators, matrices,
-and P merged into the weights of a projection. :mod:`stringlib.encoders.rotary` rotates queries and
-keys.
+The rotation R(r) at position r has an orthogonal basis P and frequencies Ω. This file computes what
+depends only on P and Ω: the generators, the matrices R(r), and the weights of a projection into
+which P is merged. :mod:`stringlib.encoders.rotary` rotates queries and keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RotaryForm(Derived):
-    r"""Base of rotary encoders: an orthogonal basis P and frequencies Ω, equation :eq:`eq-string`.
+    r"""Base of rotary encoders with an orthogonal basis P and frequencies Ω, :eq:`eq-string`.
 
     A subclass implements :meth:`frequencies` and, if P is not the identity, :meth:`basis`.
 
@@ -48,7 +48,10 @@ class RotaryForm(Derived):
         self.layout: Layout = layout
 
     def frequencies(self) -> Tensor:
-        """Return Ω in radians per unit of position, float64, ``(heads, pairs, coord_dim)``."""
+        """Return the frequencies Ω, float64, ``(heads, pairs, coord_dim)``.
+
+        They are in radians per unit of position.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define frequencies()")
 
     def basis(self) -> Tensor:
@@ -62,9 +65,10 @@ class RotaryForm(Derived):
 
     @checked
     def matrix(self, positions: Positions[Tensor, "... n self.coord_dim"]) -> Tensor:
-        """Return the matrices R(r), ``(..., heads, seq, head_dim, head_dim)``.
+        """Return the rotations R(r) of positions r, ``(..., heads, seq, head_dim, head_dim)``.
 
-        Their dtype is that of floating-point positions. For integer positions it is float64.
+        For floating-point positions, the matrices have the dtype of the positions. For integer
+        positions, the dtype of the matrices is float64.
         """
         matrix = self._matrices(positions)
         return matrix.to(positions.dtype) if positions.is_floating_point() else matrix
@@ -89,22 +93,24 @@ class RotaryForm(Derived):
         *,
         layout: Layout | None = None,
     ) -> Tensor:
-        r"""Merge the basis into a projection: :math:`W \mapsto P^\top W`, equation :eq:`eq-fold`.
+        r"""Return the weight W of a projection with the basis P merged in, :math:`P^\top W`.
 
         Fold the weights (and biases) of the query and of the key projection, then encode with the
-        encoder that :meth:`folded` returns. The logits stay the same, and the encoder costs as
-        much as RoPE. Do not fold if a nonlinearity follows the projection. If a normalisation
-        with learned scales follows it, use :func:`~stringlib.interop.fold_norms.fold_norms`, which
-        folds through the normalisation if its scales allow it, equation :eq:`eq-fold-norm`.
+        encoder that :meth:`folded` returns, equation :eq:`eq-fold`. The logits stay the same, and
+        the returned encoder costs as much as RoPE. Do not fold if a nonlinearity follows the
+        projection. If a normalisation with learned scales follows it, use
+        :func:`~stringlib.interop.fold_norms.fold_norms`, which folds through the normalisation if
+        the scales allow it, equation :eq:`eq-fold-norm`.
 
         Args:
             weight: Weight of the query or key projection, ``(heads * head_dim, model_dim)`` as in
-                ``nn.Linear``, or its bias, ``(heads * head_dim,)``.
-            heads: Number of heads of ``weight``. Give it if the encoder has ``heads=1`` and the
-                weight could be a joint projection to queries, keys and values, which must not be
-                folded as a whole because the values must not change. Without it, such a weight is
-                recognised only if its three parts are square. Default: the heads of the encoder,
-                or any number if it has ``heads=1``.
+                ``nn.Linear``, or the bias of this projection, ``(heads * head_dim,)``.
+            heads: Number of heads of ``weight``. Pass ``heads`` if the encoder has ``heads=1`` and
+                the shape of the weight could be that of a joint projection to queries, keys and
+                values. A joint projection must not be folded as a whole, because the values must
+                not change. Without ``heads``, a joint projection is recognised only if its three
+                parts are square. Default: the number of heads of the encoder, or any number if the
+                encoder has ``heads=1``.
             layout: Layout of the encoder that will be used, as for :meth:`folded`.
 
         Returns:
@@ -132,11 +138,11 @@ class RotaryForm(Derived):
 
     @checked
     def folded(self, layout: Layout | None = None) -> STRING:
-        """Return the encoder to use after folded projections: the same frequencies, no basis.
+        """Return an encoder with the same frequencies and no basis, for use after folding.
 
         Args:
-            layout: How the returned encoder pairs channels, ``"interleaved"`` or ``"half"``. With
-                either, non-rotating channels are numbered as pairs with frequency 0, as in models
+            layout: How the returned encoder pairs channels, ``"interleaved"`` or ``"half"``. If a
+                layout is given, non-rotating channels form pairs with frequency 0, as in models
                 that rotate all channels of a head. Pass the same value to :meth:`fold`. Default:
                 the layout of this encoder, with the non-rotating channels last.
         """
@@ -155,9 +161,9 @@ class RotaryForm(Derived):
     ) -> tuple[Tensor, Tensor]:
         """Return tables of cosines and sines in the format of rotary modules in other libraries.
 
-        A model that rotates pairs of channels with these tables computes the same logits as with
-        this encoder, if its query and key projections are folded with :meth:`fold` in the same
-        layout.
+        Fold the query and key projections of the model with :meth:`fold` in the same layout. Then
+        a model that rotates pairs of channels with these tables computes the same logits as with
+        this encoder.
 
         Args:
             positions: ``(..., seq, coord_dim)``.
@@ -191,11 +197,11 @@ class RotaryForm(Derived):
         return torch.stack(cos, -1).flatten(-2), torch.stack(sin, -1).flatten(-2)
 
     def extra_repr(self) -> str:
-        """Return the sizes that ``repr`` shows."""
+        """Return the arguments that ``repr`` shows."""
         return f"head_dim={self.head_dim}, coord_dim={self.coord_dim}, heads={self.heads}"
 
     def _require_projection(self, weight: Tensor, heads: int | None) -> None:
-        """Raise ``ValueError`` unless ``weight`` projects to queries or keys of this encoder."""
+        """Raise ``ValueError`` unless ``weight`` can project to queries or keys of this encoder."""
         if heads is not None and self.heads not in (1, heads):
             raise ValueError(
                 f"heads must be {self.heads}, the number of heads of the encoder, got {heads}"
@@ -224,7 +230,7 @@ class RotaryForm(Derived):
             )
 
     def _require_tables(self) -> None:
-        """Raise ``ValueError`` unless cosines and sines can be tables, ``(..., n, head_dim)``."""
+        """Raise ``ValueError`` unless one table of cosines and sines can serve all heads."""
         if self.head_dim % 2:
             raise ValueError(
                 "encoder must have an even head_dim for tables, because channels rotate in pairs, "
@@ -233,15 +239,21 @@ class RotaryForm(Derived):
         if self.heads != 1:
             raise ValueError(
                 "encoder must have heads=1 for tables, because all heads share one table, got "
-                f"heads={self.heads}. Use encoder.phases(positions) instead."
+                f"heads={self.heads}. Use an encoder with heads=1, or in code of your own "
+                "encoder.phases(positions), which has the phases of each head."
             )
 
     def _own_frequencies(self) -> Tensor:
-        """Return Ω; raise ``ValueError`` if :meth:`frequencies` returns it in a wrong shape."""
+        """Return the frequencies Ω that :meth:`frequencies` returns, after a check.
+
+        Raises:
+            TypeError: If the result is not a floating-point tensor.
+            ValueError: If the result has a wrong shape.
+        """
         frequencies = self.frequencies()
         if not (isinstance(frequencies, Tensor) and frequencies.is_floating_point()):
             kind = kind_of(frequencies)
-            raise TypeError(f"frequencies() must be a floating-point tensor, got {kind}")
+            raise TypeError(f"frequencies() must return a floating-point tensor, got {kind}")
         heads, pairs, coord_dim = frequencies.shape if frequencies.ndim == 3 else (0, 0, 0)
         fits = 2 * pairs <= self.head_dim
         if not fits or (heads, coord_dim) != (self.heads, self.coord_dim):
@@ -253,15 +265,15 @@ class RotaryForm(Derived):
         return frequencies
 
     def _all_frequencies(self) -> Tensor:
-        """Return Ω with a frequency of 0 for each pair of non-rotating channels."""
+        """Return the frequencies Ω, with frequency 0 for each pair of non-rotating channels."""
         frequencies = self._own_frequencies()
         still = self.head_dim // 2 - frequencies.shape[-2]
         return nn.functional.pad(frequencies, (0, 0, 0, still))
 
     def _order(self, layout: Layout) -> Tensor:
-        """Return, for each channel of a layout, the index of the column of P that it takes.
+        """Return, for each channel of a layout, the index of the column of P for this channel.
 
-        In this layout, two non-rotating channels form a pair with frequency 0. Only the last
+        In the layout, two non-rotating channels form a pair with frequency 0. Only the last
         channel of an odd ``head_dim`` has no partner.
         """
         frequencies, half = self._own_frequencies(), self.head_dim // 2
@@ -282,8 +294,8 @@ class RotaryForm(Derived):
 
         Buffers (fixed frequencies and bases) stay in float64, or in float32 on a device without
         float64. Parameters (learned frequencies) can be converted to float32 or float64; a request
-        for a narrower dtype leaves them in float32 or float64. A model in bfloat16 needs
-        this, because rounded frequencies give wrong angles at large distances.
+        for a narrower dtype leaves parameters in float32 or float64. A model in bfloat16 needs such
+        parameters, because rounded frequencies give wrong angles at large distances.
         """
         own = [b for b in self._buffers.values() if b is not None]
 

@@ -16,18 +16,20 @@ from stringlib.spec import Even, Positive, checked
 class MixedRoPE(RotaryEncoder):
     r"""Rotary position embedding with learned frequency vectors, :eq:`eq-grid-mixed`.
 
-    Pair i rotates by the angle :math:`\omega_i^\top r`, which is entry i of :math:`\Omega r`. So
-    the angle is proportional to the component of the position along :math:`\omega_i`. Heo et al.
-    learn Ω separately for every head of every layer: give each layer an encoder of its own, with as
-    many ``heads`` as the layer has. They exclude Ω from weight decay, which would reduce all
-    frequencies.
+    The matrix Ω has one frequency vector :math:`\omega_i` in each row. At position r, pair i
+    rotates by the angle :math:`\omega_i^\top r`, which is entry i of :math:`\Omega r`. So the angle
+    is proportional to the component of the position along :math:`\omega_i`. Heo et al. learn Ω
+    separately for every head of every layer. To do the same, give each layer an encoder of its own,
+    with as many ``heads`` as the layer has. Heo et al. also exclude Ω from weight decay, which
+    would reduce all frequencies.
 
     Args:
         head_dim: Number of channels :math:`d` of a head; must be even.
         coord_dim: Number of coordinates :math:`d_c` of a position.
         heads: Number of heads, each with its own frequencies. With 1, any number of heads share
             them.
-        base: :math:`b` in the initial magnitudes, see :meth:`reset_parameters`. Default: 10.
+        base: :math:`b` in the initial magnitudes :math:`b^{-i/n}` of the frequency vectors, see
+            :meth:`reset_parameters`. Default: 10.
 
     Attributes:
         omega: Ω in radians per unit of position, ``(heads, pairs, coord_dim)``.
@@ -55,8 +57,8 @@ class MixedRoPE(RotaryEncoder):
         perpendicular directions. A block contains one pair for each magnitude; if there are not
         enough pairs, the last blocks lack the smallest magnitude.
 
-        The directions of a head are the rows of an orthogonal matrix drawn from the Haar measure,
-        which is a reflection (determinant −1) with probability ½. With one coordinate, the
+        The directions of a head are the rows of an orthogonal matrix drawn from the Haar measure.
+        The determinant of this matrix is −1 with probability ½. With one coordinate, the
         directions are 1 or −1, and the default base is still 10, not 10000 as in RoPE.
         """
         pairs = self.head_dim // 2
@@ -67,7 +69,7 @@ class MixedRoPE(RotaryEncoder):
         self.omega.copy_(along_the_axes @ directions)
 
     def frequencies(self) -> Tensor:
-        """Return Ω, float64, ``(heads, pairs, coord_dim)``."""
+        """Return the frequencies Ω, float64, ``(heads, pairs, coord_dim)``."""
         return widen(self.omega)
 
     def extra_repr(self) -> str:

@@ -18,9 +18,10 @@ class ReflectionSTRING(RotaryEncoder):
     The mirrors rotate with the position r: their normals have the angles
     :math:`\omega_1^\top r` and :math:`\omega_2^\top r`. The product of the two reflections is the
     rotation by :math:`2(\omega_2 - \omega_1)^\top r`, equation :eq:`eq-reflection-rotation`. So
-    this is RoPE with learned frequencies, each of which is a difference of two parameters. Only
-    training differs from learning the frequencies directly: with the same learning rate, gradient
-    descent changes a frequency 8 times as much, :eq:`eq-reflection-rate`, and Adam 4 times as much.
+    this is RoPE with learned frequencies, each of which is twice the difference of two parameters.
+    Only training differs from learning the frequencies directly. With the same learning rate,
+    gradient descent changes a frequency 8 times as much, :eq:`eq-reflection-rate`, and Adam changes
+    it 4 times as much.
 
     Args:
         head_dim: Number of channels :math:`d` of a head; must be even.
@@ -42,12 +43,13 @@ class ReflectionSTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        r"""Set the frequencies to those of RoPE, with opposite angles of the two mirrors.
+        r"""Set the frequencies to a geometric sequence, with opposite angles of the two mirrors.
 
         Pair i depends on coordinate i modulo :math:`d_c` only, with the frequency
-        :math:`b^{-2i/d}` and :math:`b = 10000^{1/d_c}`. The base is smaller with more coordinates,
-        because in a grid of n tokens in :math:`d_c` dimensions coordinates differ by
-        :math:`n^{1/d_c}` at most. In contrast, :class:`~stringlib.encoders.mixed.MixedRoPE` and,
+        :math:`b^{-2i/d}` and the base :math:`b = 10000^{1/d_c}`. With one coordinate these are the
+        frequencies of RoPE. The base falls with the number of coordinates, because in a cubic grid
+        of n tokens in :math:`d_c` dimensions, coordinates differ by less than :math:`n^{1/d_c}`. In
+        contrast, :class:`~stringlib.encoders.mixed.MixedRoPE` and,
         with several coordinates, :class:`~stringlib.encoders.cayley.CayleySTRING` start with base
         10 and random directions.
         """
@@ -59,6 +61,6 @@ class ReflectionSTRING(RotaryEncoder):
         self.angles.copy_(torch.stack([-frequencies, frequencies])[:, None] / 4)
 
     def frequencies(self) -> Tensor:
-        """Return Ω = 2(ω₂ − ω₁), float64, ``(heads, pairs, coord_dim)``."""
+        """Return the frequencies Ω = 2(ω₂ − ω₁), float64, ``(heads, pairs, coord_dim)``."""
         first, second = widen(self.angles)
         return 2 * (second - first)

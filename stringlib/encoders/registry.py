@@ -30,8 +30,8 @@ ENCODERS: dict[str, Callable[..., RotaryEncoder]] = {
 """Constructors of rotary encoders by name.
 
 A constructor receives ``head_dim``, ``coord_dim`` and ``heads`` if it has parameters of these
-names. You can add an encoder of your own; models and commands then accept its name. The same holds
-for the other registries.
+names. You can add an encoder of your own; models and commands then accept its name. You can add to
+the other registries of the package in the same way.
 """
 
 BIASES: dict[str, Callable[..., RelativeBias]] = {
@@ -64,7 +64,8 @@ def make_encoder(
 
     Raises:
         TypeError: If the class does not accept an option.
-        ValueError: If the name is unknown, or if the encoder has another number of coordinates.
+        ValueError: If the name is unknown, or if the encoder does not accept ``coord_dim``
+            coordinates.
 
     Example:
         >>> make_encoder("mixed", head_dim=64, coord_dim=2, heads=6)
@@ -89,8 +90,8 @@ def make_bias(name: str, heads: int, *, causal: bool = False, **options: Any) ->
     Args:
         name: A name in :data:`BIASES`.
         heads: Number of heads, each with a bias of its own.
-        causal: If True, keys after the query are masked, and T5 uses all its buckets for keys up to
-            the query. Default: False.
+        causal: Whether attention masks the keys after the query. If True, T5 uses all its buckets
+            for keys up to the query. Default: False.
         **options: Further arguments of the class of the bias.
 
     Raises:

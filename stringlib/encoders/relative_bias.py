@@ -1,8 +1,8 @@
 r"""The base class of relative biases: a number for each distance, added to the logits of softmax.
 
-The weights of query i, at position :math:`t_i`, on keys j, at :math:`s_j`, are
+The weight of query i, at position :math:`t_i`, on key j, at position :math:`s_j`, is
 :math:`\operatorname{softmax}_j(q_i^\top k_j/\sqrt d + b(t_i - s_j))`, :eq:`eq-bias-softmax`. The
-bias b is added after the division by :math:`\sqrt d`.
+bias b is added after the division by :math:`\sqrt d`, where d is the number of channels of a head.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from stringlib.spec import Count0, Positions, Whole, checked
 class RelativeBias(Derived):
     r"""Base class of relative biases; a subclass implements :meth:`at`.
 
-    The bias of a query and a key depends on their distance and not on their content. It multiplies
-    the ratio of the weights of two keys by a factor that depends only on the positions of the query
-    and the two keys, equation :eq:`eq-bias-ratio`.
+    The bias of a query and a key depends on their distance and not on their content. The bias
+    multiplies the ratio of the weights of two keys by a factor that depends only on the positions
+    of the query and the two keys, equation :eq:`eq-bias-ratio`.
 
-    The blocks of a model share their bias. With FSDP2 therefore give the bias to ``fully_shard``
+    The blocks of a model share one bias. With FSDP2, therefore, give the bias to ``fully_shard``
     before the blocks.
 
     Args:
@@ -47,10 +47,10 @@ class RelativeBias(Derived):
 
     @checked
     def forward(self, num_queries: Count0, num_keys: Count0, *, offset: Whole = 0) -> Tensor:
-        """Return the bias of every query and key, to be added to the scaled logits.
+        """Return the bias of every pair of a query and a key, to be added to the scaled logits.
 
-        Entry (h, i, j) is the bias of head h at distance ``offset + i - j``. The bias is computed
-        once per distance, not once per pair.
+        Entry (h, i, j) is the bias of head h for query i and key j, at distance ``offset + i - j``.
+        The bias is computed once per distance, not once per pair.
 
         Args:
             num_queries: Number of queries.

@@ -1,7 +1,7 @@
 """Rotary position embedding (RoPE) in one or several coordinates, with fixed frequencies.
 
-The rotation itself is in :mod:`stringlib.kernels.rotation`, on one screen: frequencies, angles,
-cosines and sines, rotated pairs. This file chooses the frequencies.
+This file chooses the frequencies. The angles, their cosines and sines, and the rotation of pairs
+are computed in :mod:`stringlib.kernels.rotation`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stringlib.spec import Even, Floats, Positive, checked
 
 
 class GeometricRoPE(STRING):
-    """Base of RoPE and AxialRoPE, with a geometric sequence of frequencies for each coordinate.
+    """Base class of RoPE and AxialRoPE: a geometric sequence of frequencies for each coordinate.
 
     Each pair of channels depends on one coordinate only.
 
@@ -58,14 +58,15 @@ class GeometricRoPE(STRING):
 
     @property
     def base(self) -> float:
-        """The base of the frequencies; it cannot be changed after construction."""
+        """The base of the frequencies, which cannot be changed after construction."""
         return self._base
 
     def frequencies(self) -> Tensor:
-        """Return Ω, float64, ``(heads, pairs, coord_dim)``. Do not change it in place.
+        """Return the frequencies Ω, float64, ``(heads, pairs, coord_dim)``.
 
-        A wrapper that casts buffers, such as FSDP with ``buffer_dtype=torch.bfloat16``, rounds the
-        stored frequencies. They are then computed from the base again in each call.
+        Do not change Ω in place. Ω is stored in a buffer. If a wrapper casts buffers, such as FSDP
+        with ``buffer_dtype=torch.bfloat16``, Ω is computed from the base again in each call,
+        because the stored frequencies are rounded.
         """
         stored = self._frequencies
         if stored.dtype == torch.float64 or stored.dtype == widest(stored.device):
@@ -122,10 +123,10 @@ class AxialRoPE(GeometricRoPE):
     r"""Rotary position embedding with separate pairs for each coordinate, :eq:`eq-grid-axial`.
 
     The pairs are distributed over the coordinates as evenly as possible, in contiguous blocks of
-    channels. If this leaves a remainder, each of the first coordinates has one pair more. With one
-    coordinate and the same base this is :class:`RoPE`. A score is a sum of functions that depend on
-    the offset in one coordinate each, :eq:`eq-grid-separable`. The encoder has no learned
-    parameters, and it adds nothing to the ``state_dict``.
+    channels. If this leaves a remainder, each of the first coordinates has one pair more than the
+    others. With one coordinate and the same base this is :class:`RoPE`. A score is a sum of
+    functions that depend on the offset in one coordinate each, :eq:`eq-grid-separable`. The encoder
+    has no learned parameters, and it adds nothing to the ``state_dict``.
 
     Args:
         head_dim: Number of channels :math:`d` of a head; must be even.
@@ -171,15 +172,15 @@ def mrope(
         sections: Number of pairs for each coordinate (``mrope_section`` in configurations). Their
             sum must be the number of pairs.
         interleaved: If False (default), the pairs of each coordinate are contiguous. If True,
-            coordinate k ≥ 1 of n has the pairs k, k + n, k + 2n, … up to its number of pairs, and
-            coordinate 0 has all the others.
+            coordinate k ≥ 1 of n coordinates has the pairs k, k + n, k + 2n, … up to its number of
+            pairs. Coordinate 0 has all other pairs.
 
     Returns:
-        Ω, ``(heads, pairs, len(sections))``, float64.
+        The frequencies Ω, ``(heads, pairs, len(sections))``, float64.
 
     Raises:
-        ValueError: If the sections do not add up to the number of pairs, or do not fit if
-            interleaved.
+        ValueError: If the sections do not add up to the number of pairs. With
+            ``interleaved=True`` also if a pair k, k + n, k + 2n, … of a coordinate does not exist.
 
     Source:
         Wang et al. 2024 (Qwen2-VL), section 2.1. The interleaved form: Bai et al. 2025 (Qwen3-VL).
@@ -201,8 +202,8 @@ def mrope(
     if not fits:
         most = [len(range(k, pairs, count)) for k in range(1, count)]
         raise ValueError(
-            f"sections must be at most {most} after the first if interleaved, because coordinate k "
-            f"has the pairs k, k + {count}, …, got {tuple(sections)}"
+            f"sections must be at most {most} after the first one for interleaved=True, because "
+            f"coordinate k has the pairs k, k + {count}, …, got {tuple(sections)}"
         )
     axes = torch.arange(count).repeat_interleave(torch.tensor(sections))
     if interleaved:
@@ -213,6 +214,6 @@ def mrope(
 
 
 def _frequencies(pairs: int, coord_dim: int, base: float) -> Tensor:
-    """Return Ω with one non-zero entry in each row, ``(pairs, coord_dim)``."""
+    """Return frequencies with one non-zero coordinate for each pair, ``(pairs, coord_dim)``."""
     shares = torch.arange(pairs).tensor_split(coord_dim)
     return torch.block_diag(*(geometric_frequencies(len(s), base)[:, None] for s in shares))

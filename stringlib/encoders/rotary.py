@@ -41,8 +41,8 @@ class Phases(NamedTuple):
             interleaved layout, non-rotating channels are pairs with frequency 0. For
             :class:`~stringlib.encoders.dense.DenseSTRING`: the matrices R(r),
             ``(..., heads, seq, head_dim, head_dim)``.
-        basis: P, ``(heads or 1, head_dim, head_dim)``. None if P is the identity, or if queries
-            and keys are already multiplied by its transpose.
+        basis: The basis P, ``(heads or 1, head_dim, head_dim)``. None if P is the identity, or if
+            queries and keys are already multiplied by the transpose of P.
     """
 
     cos_sin: Tensor
@@ -69,7 +69,10 @@ class Phases(NamedTuple):
         return Phases(moved, None if self.basis is None else self.basis.to(moved))
 
     def detach(self) -> Phases:
-        """Return the phases without gradients, as hooks expect of what a module is called with."""
+        """Return the phases without gradients, like ``Tensor.detach``.
+
+        Some hooks call ``detach`` on every argument of a module.
+        """
         return Phases(self.cos_sin.detach(), None if self.basis is None else self.basis.detach())
 
 
@@ -81,22 +84,23 @@ class RotaryEncoder(RotaryForm):
     :meth:`~stringlib.encoders.form.RotaryForm.basis`. A subclass that can multiply by P faster
     than with a dense matrix also overrides :meth:`to_basis` and :meth:`from_basis`.
 
-    Shapes in all methods: ``q``, ``k`` and ``x`` are ``(..., heads, seq, head_dim)``. ``positions``
-    is an integer or floating-point tensor ``(..., seq, coord_dim)`` whose leading dimensions
-    broadcast with those of ``x``, or the result of :meth:`phases`.
+    In all methods, ``q``, ``k`` and ``x`` have shape ``(..., heads, seq, head_dim)``. The argument
+    ``positions`` is the result of :meth:`phases`, or an integer or floating-point tensor
+    ``(..., seq, coord_dim)`` whose leading dimensions broadcast with those of ``x`` before the
+    heads.
 
     ``.half()`` and ``.bfloat16()`` leave frequencies in float32 or float64, because rounded
     frequencies give wrong angles at large distances. A wrapper such as FSDP casts parameters
-    without asking the module, and rounds learned frequencies:
+    without a call of these methods and so rounds learned frequencies. For example,
     ``MixedPrecisionPolicy(param_dtype=torch.bfloat16)`` changes angles by several radians at a
     distance of 4,000. Give ``fully_shard`` the argument
-    ``ignored_params=set(encoder.parameters())``, and average the gradients of these parameters
+    ``ignored_params=set(encoder.parameters())``. Then average the gradients of these parameters
     over the processes yourself, because FSDP does not. The fixed frequencies of RoPE are computed
     from their base if a wrapper has rounded them.
 
-    If several blocks share an encoder with parameters, give it to ``fully_shard`` before the
-    blocks, and call ``register_fsdp_forward_method(encoder, "phases")``, because layers call this
-    method instead of ``forward``.
+    If several blocks share an encoder with parameters, give the encoder to ``fully_shard`` before
+    the blocks, and call ``register_fsdp_forward_method(encoder, "phases")``, because layers call
+    ``phases`` instead of ``forward``.
 
     Args:
         head_dim: Number of channels of a head.
@@ -107,7 +111,7 @@ class RotaryEncoder(RotaryForm):
     """
 
     def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Pᵀx for float32 or float64 ``x``.
+        """Return Pᵀx, the float32 or float64 vectors ``x`` multiplied by the transposed basis.
 
         Args:
             x: Vectors, ``(..., heads, seq, head_dim)``.
@@ -116,7 +120,7 @@ class RotaryEncoder(RotaryForm):
         return x @ (self.basis() if basis is None else basis).to(x.dtype)
 
     def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Px for float32 or float64 ``x``.
+        """Return Px, the float32 or float64 vectors ``x`` multiplied by the basis.
 
         Args:
             x: Vectors, ``(..., heads, seq, head_dim)``.
@@ -156,16 +160,17 @@ class RotaryEncoder(RotaryForm):
         positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
         key_positions: Positions[Tensor, "...k keys self.coord_dim"] | Phases | None = None,
     ) -> tuple[Tensor, Tensor]:
-        r"""Return encoded queries and keys, :math:`\mathrm{RoPE}(\Omega r)\,P^\top x` for each x.
+        r"""Return encoded queries and keys.
 
-        The outer factor P of R(r) is left out, because it cancels in every product of a query and
-        a key, equation :eq:`eq-outer-basis`. Use :meth:`rotate` for R(r)x itself.
+        A query or key x at position r becomes :math:`\mathrm{RoPE}(\Omega r)\,P^\top x`. The outer
+        factor P of R(r) is left out, because it cancels in every product of a query and a key,
+        equation :eq:`eq-outer-basis`. Use :meth:`rotate` for R(r)x itself.
 
         Args:
             q: Queries, ``(..., heads, seq, head_dim)``.
-            k: Keys, ``(..., kv_heads, keys, head_dim)``. Their number of heads may differ from that
-                of the queries if the encoder has ``heads=1``, and their number of tokens if
-                ``key_positions`` is given.
+            k: Keys, ``(..., kv_heads, keys, head_dim)``. If the encoder has ``heads=1``, the number
+                of heads may differ from that of the queries. If ``key_positions`` is given, the
+                number of tokens may differ from that of the queries.
             positions: Positions of the queries, ``(..., seq, coord_dim)``, or their phases.
             key_positions: Positions or phases of the keys, if they differ from those of the
                 queries, as with a cache or in cross-attention. Default: ``positions``.
@@ -206,7 +211,7 @@ class RotaryEncoder(RotaryForm):
         x: Floats[Tensor, "... heads n self.head_dim"],
         positions: Positions[Tensor, "... n self.coord_dim"] | Phases,
     ) -> Tensor:
-        """Return R(r)x, in the dtype of ``x``."""
+        """Return R(r)x, the vectors ``x`` rotated for their positions r, in the dtype of ``x``."""
         phases, exact = self._fitting("x", x, "positions", positions), at_least_float32(x.dtype)
         if phases.cos_sin.dtype != exact:
             phases = phases.to(exact)
@@ -217,7 +222,7 @@ class RotaryEncoder(RotaryForm):
     def basis_first(self) -> bool:
         """Whether :meth:`forward` first multiplies by Pᵀ, so that P can be folded into weights.
 
-        False for a subclass that overrides :meth:`forward` or ``_encode``.
+        This is False for a subclass that overrides :meth:`forward` or ``_encode``.
         """
         own = type(self)
         return (own.forward, own._encode) == (RotaryEncoder.forward, RotaryEncoder._encode)
@@ -229,9 +234,9 @@ class RotaryEncoder(RotaryForm):
         return self.frequencies().shape[1], 2
 
     def _own_basis(self) -> Tensor | None:
-        """Return the basis for ``Phases``: P, None for the identity.
+        """Return the basis P for ``Phases``, or None if P is the identity.
 
-        If all heads share P, its first dimension may be 1.
+        If all heads share P, the first dimension of P may be 1.
         """
         return None if type(self).basis is RotaryForm.basis else self.basis()
 
@@ -265,14 +270,15 @@ class RotaryEncoder(RotaryForm):
         if shape[-4:] != expected:
             raise ValueError(
                 f"{name} must be phases that this encoder computed for the {x.shape[-2]} tokens of "
-                f"{x_name}, (..., {', '.join(map(str, expected))}), got shape {shape}"
+                f"{x_name}, (..., {', '.join(map(str, expected))}), got shape {shape}. Compute "
+                "them with the method phases of this encoder."
             )
         require_same_device(x_name, x, name, positions.cos_sin)
         require_same_leading(x_name, x, name, positions.cos_sin, own=4)
         return positions
 
     def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:
-        """Return RoPE(Ωr)Pᵀx, or R(r)x if ``whole`` is True.
+        """Return encoded vectors RoPE(Ωr)Pᵀx, or R(r)x if ``whole`` is True.
 
         The phases have the dtype of the computation, float32 or float64.
         """

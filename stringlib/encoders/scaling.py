@@ -1,7 +1,7 @@
 """Frequencies for texts longer than those in training: interpolation, NTK, YaRN, LongRoPE.
 
 Most functions take the frequencies Ω of an encoder, ``(heads, pairs, coord_dim)``, and return
-scaled ones, from which you make a new encoder:
+scaled frequencies, from which you make a new encoder:
 ``STRING(yarn(RoPE(64).frequencies(), scale=4, length=2048))``.
 """
 
@@ -23,7 +23,7 @@ from stringlib.spec import Floats, Positive, Scale, checked
 def position_interpolation(
     frequencies: Floats[Tensor, "heads pairs coord_dim"], scale: Scale
 ) -> Tensor:
-    r"""Divide all frequencies by the same factor, equation :eq:`eq-scale-interpolation`.
+    r"""Return all frequencies divided by the same factor, equation :eq:`eq-scale-interpolation`.
 
     This has the same effect as dividing all positions by ``scale``.
 
@@ -32,7 +32,7 @@ def position_interpolation(
         scale: :math:`s \ge 1`, the new length divided by the length in training.
 
     Returns:
-        :math:`\theta_i / s`, float64, of the same shape.
+        The frequencies divided by s, float64, of the same shape.
 
     Source:
         Chen et al. 2023.
@@ -42,7 +42,7 @@ def position_interpolation(
 
 @checked
 def ntk_aware(frequencies: Floats[Tensor, "heads pairs 1"], scale: Scale) -> Tensor:
-    r"""Raise the base of RoPE (NTK-aware scaling), equation :eq:`eq-scale-ntk`.
+    r"""Return the frequencies of RoPE with a larger base (NTK-aware scaling), :eq:`eq-scale-ntk`.
 
     The highest frequency does not change, and the lowest is divided by ``scale``. The function does
     not need the base: it divides the frequency of pair i of n by :math:`s^{i/(n-1)}`. For
@@ -58,7 +58,7 @@ def ntk_aware(frequencies: Floats[Tensor, "heads pairs 1"], scale: Scale) -> Ten
         frequencies of base :math:`b\,s^{d/(d-2)}`.
 
     Raises:
-        ValueError: If there are fewer than two pairs.
+        ValueError: If ``frequencies`` have fewer than two pairs.
 
     Source:
         Peng et al. 2024 (YaRN), on NTK-aware interpolation.
@@ -78,13 +78,13 @@ def yarn(
     slow: Positive = 1.0,
     fast: Positive = 32.0,
 ) -> Tensor:
-    r"""Lower the frequencies of pairs with few full turns in training, :eq:`eq-scale-yarn`.
+    r"""Return frequencies scaled by YaRN, :eq:`eq-scale-yarn`.
 
     Within the length T of training, a pair makes :math:`r = T\,\|\omega\| / 2\pi` full turns. If r
     is at least ``fast``, the frequency does not change. If r is at most ``slow``, the frequency is
-    divided by ``scale``. In between, the factor of the frequency is linear in r; most released
-    code makes it linear in the index of the pair instead, see :func:`yarn_by_index`. YaRN also
-    scales the logits, see :func:`yarn_attention_factor`.
+    divided by ``scale``. In between, the factor of the frequency is linear in r. In most released
+    code, this factor is linear in the index of the pair instead, see :func:`yarn_by_index`. YaRN
+    also scales the logits, see :func:`yarn_attention_factor`.
 
     The scaling of Llama 3.1 is this function with ``slow=1`` and ``fast=4`` (``low_freq_factor``
     and ``high_freq_factor`` in the configuration), without the scaling of the logits.
@@ -124,10 +124,10 @@ def yarn_by_index(
     fast: Positive = 32.0,
     truncate: bool = True,
 ) -> Tensor:
-    r"""Scale frequencies by YaRN in the form of most released code.
+    r"""Return frequencies scaled by YaRN in the form of most released code.
 
-    This differs from :func:`yarn` in the range of pairs that make between ``fast`` and ``slow``
-    full turns in training. There the factor of the frequency is linear in the *index* of the pair,
+    This differs from :func:`yarn` for the pairs that make between ``fast`` and ``slow`` full turns
+    in training. For these pairs, the factor of the frequency is linear in the *index* of the pair,
     :eq:`eq-model-index`. By default the ends of the range are rounded outwards to whole pairs. With
     base 10,000, d = 128, T = 4096 and s = 8, the two forms differ by more than 1 % in 25 of 64
     frequencies. Use the form with which a checkpoint was trained.
@@ -170,14 +170,14 @@ def yarn_by_index(
 def long_rope(
     frequencies: Floats[Tensor, "heads pairs coord_dim"], factors: Floats[Tensor, "pairs"]
 ) -> Tensor:
-    """Divide the frequency of each pair by its own factor (LongRoPE).
+    """Return the frequencies of pairs, each divided by a factor of its own (LongRoPE).
 
     The authors of a checkpoint find the factors by a search.
 
     Args:
         frequencies: Ω, ``(heads, pairs, coord_dim)``.
         factors: One factor for each pair, ``(pairs,)``. A checkpoint has a list ``short_factor``
-            for texts up to the length in training, and ``long_factor`` for longer ones.
+            for texts up to the length in training, and a list ``long_factor`` for longer texts.
 
     Returns:
         The scaled frequencies, float64, of the same shape.
@@ -214,10 +214,11 @@ class Beyond(nn.Module):
             length: Number of tokens of the text, an integer tensor.
 
         Returns:
-            Ω, of the same shape, and the factor.
+            Ω for the text, of the same shape, and the factor for the text.
 
         Raises:
-            ValueError: If the frequencies for longer texts have another shape.
+            ValueError: If the frequencies for longer texts have another shape than those for short
+                texts.
         """
         longer = length > self.length
         own = self.encoder._all_frequencies().to(frequencies)
@@ -238,10 +239,11 @@ class DynamicNTK(Derived):
 
     The frequencies are those of :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`, where T is
     the length in training. As in released code, L is the greatest length since the last text
-    shorter than T, and at least T. So texts of up to T tokens have the original frequencies unless
-    one follows a longer text and has exactly T tokens. In decoding, the frequencies change whenever
-    the text becomes longer than T and than any before. Keys that are already in a cache were then
-    rotated with other frequencies than the new queries.
+    shorter than T, and at least T. So texts of fewer than T tokens have the original frequencies. A
+    text of exactly T tokens has the original frequencies unless it follows a longer text. In
+    decoding, the frequencies change whenever the text becomes longer than T and longer than all
+    texts since the last text shorter than T. Keys that are already in a cache were then rotated
+    with other frequencies than the new queries.
 
     Args:
         scale: s, called ``factor`` in configurations.
@@ -272,7 +274,7 @@ class DynamicNTK(Derived):
             length: Number of tokens of the text, an integer tensor.
 
         Returns:
-            Ω, of the same shape, and ``scale``.
+            Ω for the text, of the same shape, and the unchanged ``scale``.
         """
         longest = torch.maximum(self.longest, length)
         self.longest.copy_(torch.where(length < self.length, self.length, longest))
@@ -289,7 +291,7 @@ class DynamicNTK(Derived):
 def long_rope_attention_factor(scale: Scale, length: Positive) -> float:
     r"""Return LongRoPE's factor :math:`\sqrt{1 + \ln s/\ln T}`, which multiplies **both** q and k.
 
-    In released code it multiplies only the rotating channels.
+    In released code the factor multiplies only the rotating channels.
 
     Args:
         scale: :math:`s \ge 1`, the new length divided by the length in training.

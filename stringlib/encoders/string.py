@@ -25,12 +25,12 @@ class STRING(RotaryEncoder):
     Args:
         frequencies: Ω, ``(heads, pairs, coord_dim)``, in radians per unit of position.
         basis: Orthogonal matrix P, ``(heads, head_dim, head_dim)``. Its orthogonality is checked
-            once, when the encoder is made, unless it has no values (on the meta device, for
-            example). Default: the identity.
+            once, when the encoder is made. A basis without values, for example on the meta device,
+            is not checked. Default: the identity.
         head_dim: Number of channels of a head. If it exceeds ``2 * pairs``, the last channels (of
             the basis) do not rotate. Default: the size of the basis, or ``2 * pairs`` without one.
         layout: How the rotating channels are paired: ``"interleaved"`` (default) pairs channels
-            (2i, 2i + 1), ``"half"`` (i, i + pairs).
+            (2i, 2i + 1), ``"half"`` pairs channels (i, i + pairs).
         persistent: If True (default), frequencies and basis are saved in the ``state_dict``.
 
     Raises:
@@ -56,9 +56,9 @@ class STRING(RotaryEncoder):
 
         Args:
             inv_freq: Frequency of each pair in radians per position, ``(pairs,)``. If the model
-                scales its frequencies for longer texts, give the scaled ones. The encoder contains
-                no other part of such a method; for example, YaRN's attention factor has to be
-                applied separately.
+                scales its frequencies for longer texts, give the scaled frequencies. The encoder
+                contains no other part of such a method; for example, YaRN's attention factor has to
+                be applied separately.
             layout: How the model pairs channels: ``"half"`` (default) for (i, i + pairs),
                 ``"interleaved"`` for (2i, 2i + 1).
             head_dim: Number of channels of a head. If it exceeds ``2 * pairs``, the last channels
@@ -103,11 +103,17 @@ class STRING(RotaryEncoder):
         self.register_buffer("_basis", None if basis is None else _own_copy(basis), persistent)
 
     def frequencies(self) -> Tensor:
-        """Return Ω, float64, ``(heads, pairs, coord_dim)``. Do not change it in place."""
+        """Return the frequencies Ω, float64, ``(heads, pairs, coord_dim)``.
+
+        Do not change Ω in place.
+        """
         return self._frequencies
 
     def basis(self) -> Tensor:
-        """Return P, float64, ``(heads, head_dim, head_dim)``. Do not change it in place."""
+        """Return the basis P, float64, ``(heads, head_dim, head_dim)``.
+
+        Do not change P in place.
+        """
         return super().basis() if self._basis is None else self._basis
 
     def _own_basis(self) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Absolute position encodings of a grid: a vector per position that is added to the patch."""
+"""Absolute position encodings of a grid, which add a vector for each position to the patch."""
 
 from __future__ import annotations
 
@@ -79,13 +79,15 @@ class GridTable(nn.Module):
     def __init__(self, sizes: Sequence[int], dim: int) -> None:
         super().__init__()
         if not sizes:
-            raise ValueError(f"sizes must be one number for each axis, got {sizes!r}")
+            raise ValueError(
+                f"sizes must contain at least one number, one for each axis, got {sizes!r}"
+            )
         self.sizes, self.dim, self.axes = tuple(sizes), dim, len(sizes)
         self.weight = nn.Parameter(torch.empty(*self.sizes, dim))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Resample the vectors."""
+        """Draw new initial values for the vectors."""
         nn.init.normal_(self.weight, std=0.02)
 
     @checked
@@ -106,7 +108,7 @@ class GridTable(nn.Module):
         return x + (share.to(self.weight.dtype) @ self.weight.flatten(0, -2)).to(x.dtype)
 
     def places(self, *sizes: int, device: torch.device | None = None) -> Tensor:
-        """Return the coordinates, in the table, of the cells of another grid over the same image.
+        """Return the coordinates in the table for the cells of another grid over the same image.
 
         Along an axis with n cells, the centre of cell i is at the fraction (i + ½) / n of the
         length of the axis. For the sizes of the table itself the coordinates are the integers.

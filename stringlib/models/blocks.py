@@ -24,7 +24,7 @@ from stringlib.spec import Share, checked
 class MLP(nn.Module):
     """Feed-forward layer of two linear projections with a GELU between them.
 
-    It has ``2 * dim * hidden`` weights and two bias vectors.
+    The layer has ``2 * dim * hidden`` weights and two bias vectors.
 
     Args:
         dim: Number of channels of a token.
@@ -45,8 +45,8 @@ class MLP(nn.Module):
 class SwiGLU(nn.Module):
     r"""Gated feed-forward layer :math:`(\mathrm{SiLU}(x W_1) \odot x W_2) W_3` without biases.
 
-    It has ``3 * dim * hidden`` weights. So it has as many weights as an :class:`MLP` if its
-    ``hidden`` is two thirds of that of the MLP.
+    The layer has ``3 * dim * hidden`` weights. So the layer has as many weights as an :class:`MLP`
+    if its ``hidden`` is two thirds of that of the MLP.
 
     Args:
         dim: Number of channels of a token.
@@ -90,8 +90,9 @@ class Block(nn.Module):
         hidden: Number of hidden channels of the feed-forward layer. Default: ``4 * dim`` for
             ``"mlp"``, and ``8 * dim // 3`` for ``"swiglu"``, so that both have about as many
             weights.
-        residual_dropout: Probability of setting a channel to 0 in training in what attention and
-            the feed-forward layer add to a token; the other channels are scaled up. Default: 0.
+        residual_dropout: Dropout probability in training. Dropout is applied to the outputs of
+            attention and of the feed-forward layer, before they are added to the tokens.
+            Default: 0.
         **attention: Arguments of :class:`~stringlib.attention.multihead.MultiHeadAttention`.
 
     Source:
@@ -143,8 +144,9 @@ class Block(nn.Module):
                 layer.
             key_mask: False for padding, ``(..., seq)``. No token attends to padding.
             document_ids: For packed sequences, integers that increase from document to document,
-                ``(..., seq)``. No token attends to another document.
-            state: For causal attention, the state that this block returned for the earlier tokens.
+                ``(..., seq)``. No token attends to a token of another document.
+            state: The state that the block returned for the earlier tokens. Only a block with
+                :attr:`has_state` has one. Default: None, no earlier tokens.
             return_state: If True, the state after the last token is also returned. Default: False.
 
         Returns:
@@ -175,8 +177,8 @@ class Block(nn.Module):
 def share_encoders(blocks: nn.ModuleList) -> None:
     """Let all blocks share one rotary encoder if it has no parameters.
 
-    Encoders without parameters are equal in all blocks. With one encoder, their phases are computed
-    once.
+    Encoders without parameters are equal in all blocks. If the blocks share one encoder, its phases
+    are computed once for all blocks.
     """
     attentions = [block.attention for block in blocks if isinstance(block, Block)]
     first = attentions[0].encoder
@@ -186,12 +188,13 @@ def share_encoders(blocks: nn.ModuleList) -> None:
 
 
 def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tensor | Phases]:
-    """Return what each block is given as positions: phases, or the positions themselves.
+    """Return the argument ``positions`` of each block, either phases or the positions themselves.
 
-    The phases of an encoder without parameters are computed once, for all blocks that share it. An
-    encoder with parameters computes its phases inside each block, because a wrapper such as FSDP
-    makes the parameters of a block available only while this block runs. A wrapper around a block
-    that hides its attribute ``attention`` is given the positions.
+    If an encoder has no parameters, its phases are computed once, for all blocks that share the
+    encoder. If an encoder has parameters, its blocks are given positions and compute the phases
+    themselves, because a wrapper such as FSDP makes the parameters of a block available only while
+    this block runs. A block inside a wrapper that hides the attribute ``attention`` is also given
+    positions.
 
     Args:
         blocks: The blocks of a model.
@@ -240,11 +243,11 @@ class Blocks(nn.Module):
     def folded(self) -> Self:
         """Return a copy in which the bases of the encoders are merged into the projections.
 
-        The copy has the same outputs, and its encoders are as fast as RoPE.
+        The copy has the same outputs up to rounding, and its encoders are as fast as RoPE.
 
         Raises:
-            ValueError: If a layer has no rotary encoder, is not softmax attention, or has a
-                projection that is more than its weight.
+            ValueError: If a layer has no rotary encoder, is not softmax attention, or has hooks,
+                adapters or wrappers.
         """
         shared: dict[int, RotaryEncoder | RelativeBias | None] = {}
         made: dict[int, Any] = {}
@@ -252,8 +255,9 @@ class Blocks(nn.Module):
             attention = getattr(block, "attention", None)
             if not isinstance(attention, MultiHeadAttention):
                 raise ValueError(
-                    f"blocks must hold a Block each to be folded, got {type(block).__name__}. Fold "
-                    "the model before you wrap its blocks."
+                    "every item of blocks must have a MultiHeadAttention as its attribute "
+                    f"attention to be folded, got a {type(block).__name__} with an attention of "
+                    f"type {type(attention).__name__}. Fold the model before you wrap its blocks."
                 )
             folded = made[id(attention)] = attention.folded()
             folded.encoder = shared.setdefault(id(attention.encoder), folded.encoder)

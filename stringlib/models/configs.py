@@ -35,7 +35,8 @@ def make_language_model(name: str, vocab: int, **options: Any) -> LanguageModel:
             override those of the named size.
 
     Raises:
-        ValueError: If there is no such name.
+        TypeError: If an option is not an argument of the model.
+        ValueError: If ``name`` is not in :data:`CONFIGS`.
     """
     require_name("name", name, CONFIGS)
     return LanguageModel(vocab, **{**CONFIGS[name], **options})

@@ -1,4 +1,4 @@
-"""A causal language model with any position encoding and any attention of the package."""
+"""A causal language model with any position encoding and any attention of this package."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ class LanguageModel(Blocks):
             for :class:`~stringlib.models.blocks.Block`. Default: 0.
         tied: If True (default), the embedding and the output projection share their weight.
         length: Number of tokens of the longest sequence. It must be given for encoder ``"learned"``
-            and for weight ``"toeplitz"``, which have a table of this size. Otherwise it is ignored.
+            and for weight ``"toeplitz"``, which have a table of this size. Otherwise ``length`` is
+            ignored.
         **options: Further arguments of
             :class:`~stringlib.attention.multihead.MultiHeadAttention`, the same for every block,
             such as ``weight``, ``num_features`` or ``shift``.
@@ -184,10 +185,11 @@ class LanguageModel(Blocks):
                 and default positions restart at 0 in each document, so that each document has the
                 logits that it has alone. Default: None, one document per row.
             state: The states that the model returned for the earlier tokens, one for each block.
-                With ``document_ids`` the first document of each row continues them.
+                With ``document_ids`` only the first document of each row starts from these states;
+                the other documents start from none. Default: None, no earlier tokens.
             return_state: If True, the states after the last token are also returned. With
-                ``document_ids`` they are those of the last document alone, which must have the same
-                number of tokens in each row. Default: False.
+                ``document_ids``, the returned states contain only the last document of each row,
+                which must have the same number of tokens in all rows. Default: False.
             logits_to_keep: Number of tokens at the end for which logits are computed. Default: all
                 tokens.
 
@@ -207,7 +209,7 @@ class LanguageModel(Blocks):
         except IndexError:
             raise ValueError(
                 f"tokens must be from 0 to vocab - 1 = {self.embed.num_embeddings - 1}, "
-                f"got {tokens.min().item()} to {tokens.max().item()}"
+                f"got values from {tokens.min().item()} to {tokens.max().item()}"
             ) from None
         require_places("tokens", x, positions)
         if positions is None and document_ids is not None:
@@ -256,13 +258,15 @@ class LanguageModel(Blocks):
         """
         shape = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
         if len(shape) != 1:
-            raise ValueError(f"batch_shape must be the size of the batch, got {batch_shape}")
+            raise ValueError(
+                f"batch_shape must contain one number, the size of the batch, got {batch_shape}"
+            )
         # the model itself reads no tokens, so that wrappers and hooks of its blocks run
         nothing = torch.zeros(*shape, 0, dtype=torch.int64, device=self.embed.weight.device)
         return self._state_after(nothing, max_length)
 
     def _state_after(self, tokens: Tensor, max_length: int | None) -> tuple[State, ...]:
-        """Return the states after some tokens, with memory for ``max_length``."""
+        """Return the states after the given tokens, with memory for ``max_length`` tokens."""
         _, state = self(tokens, return_state=True)
         return state if max_length is None else tuple(s.with_room(max_length) for s in state)
 
@@ -307,15 +311,17 @@ class LanguageModel(Blocks):
             )
         if not tokens.shape[-1]:
             raise ValueError(
-                "tokens must have at least one token, from which to generate, got none"
+                "tokens must have at least one token in each row, from which to generate, got "
+                f"shape {tuple(tokens.shape)}"
             )
         for block in self.blocks:
             # a wrapper may hide the attribute; a layer without a state then raises its own error
             if count and not getattr(block, "has_state", True):
                 raise ValueError(
                     "generate() needs layers with a state, but this model has a layer without one "
-                    "(weight='toeplitz', a relative bias on features, or rotated features). Use "
-                    "softmax or a decay, or call the model on all tokens for each next token."
+                    "(linear attention with weight='toeplitz', with a relative bias, or with "
+                    "rotated features). Use softmax, or linear attention with a decay and "
+                    "rotate='before', or call the model on all tokens for each next token."
                 )
         positions = None
         if key_mask is not None:
@@ -365,11 +371,11 @@ class LanguageModel(Blocks):
         return self
 
     def _require_tokens(self, tokens: Tensor, state: Sequence[State] | None) -> int:
-        """Return the number of tokens before the given ones.
+        """Return the number of tokens that the states already contain, after checks.
 
         Raises:
-            ValueError: If the tokens are on another device, the state has another number of
-                blocks, or there are more tokens than ``length``.
+            ValueError: If the tokens are on another device than the model, if there is not one
+                state for each block, or if there are more tokens than ``length``.
         """
         if not is_offloaded(self.embed):
             require_same_device("the model", self.embed.weight, "tokens", tokens)
@@ -381,7 +387,7 @@ class LanguageModel(Blocks):
         if self.length is not None and before + tokens.shape[-1] > self.length:
             raise ValueError(
                 f"tokens must be at most length = {self.length}, including those of state, "
-                f"got {before + tokens.shape[-1]}"
+                f"got {before + tokens.shape[-1]}. Create the model with a larger length."
             )
         return before
 

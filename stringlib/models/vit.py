@@ -41,10 +41,10 @@ class ViT(Blocks):
     grid. It therefore requires ``pool="mean"`` and images of ``image_size``.
 
     Args:
-        image_size: Number of pixels along each axis. An integer means a square image, one axis a
-            series, and three axes a volume. The model also accepts images of other sizes, except
-            with the weight ``"toeplitz"``.
-        patch_size: Number of pixels of a patch along each axis, divisors of ``image_size``. An
+        image_size: Number of pixels along each axis. An integer means a square image. A sequence of
+            one, two or three integers means a series, an image or a volume. The model also accepts
+            images of other sizes, except with the weight ``"toeplitz"``.
+        patch_size: Number of pixels of a patch along each axis; must divide ``image_size``. An
             integer is used for all axes.
         classes: Number of classes.
         dim: Number of channels of a token.
@@ -147,8 +147,8 @@ class ViT(Blocks):
             )
         if options.get("rotate") == "roll" and axes > 1:
             raise ValueError(
-                "rotate must be 'before' or 'after' for images with several axes, because features "
-                f"are rolled by one coordinate, got 'roll' for image_size {self.image_size}"
+                "rotate must be 'before' or 'after' for images with several axes, because 'roll' "
+                f"uses one coordinate, got 'roll' for image_size {self.image_size}"
             )
         self.toeplitz = options.get("weight") == "toeplitz"
         if self.toeplitz:
@@ -210,9 +210,9 @@ class ViT(Blocks):
                 ``(batch, patches, axes)``. Default: :func:`~stringlib.positions.grid_positions`,
                 the row and column of each patch, counted from 0. For images of twice the resolution
                 of the training images, these coordinates times ½ stay in the range of training
-                (position interpolation). The encoder ``"learned"`` is interpolated at given
-                positions. If ``positions`` is omitted and the grid has another size than the table,
-                the table is stretched over the grid.
+                (position interpolation). The table of the encoder ``"learned"`` is interpolated at
+                given positions. If ``positions`` is omitted and the grid has another size than the
+                table, the table is stretched over the grid.
             key_mask: False for patches that are padding, ``(batch, patches)``. No token attends to
                 padding, and the mean excludes it. With a rotary or sinusoidal encoding of the
                 coordinates, images that are padded to a common size therefore get the same logits
@@ -223,8 +223,8 @@ class ViT(Blocks):
             ``(batch, classes)``, not normalised.
 
         Raises:
-            ValueError: If a shape does not fit, or an image has another size than ``image_size``
-                with the weight ``"toeplitz"``.
+            ValueError: If a shape does not fit. With the weight ``"toeplitz"``, also if the images
+                have another size than ``image_size``.
         """
         require_like_weight("images", images, self.embed)
         # under autocast the projection returns half precision; the blocks add to full precision
@@ -266,7 +266,7 @@ class ViT(Blocks):
         """Return the number of patches along each axis.
 
         Raises:
-            ValueError: If a size is not a multiple of that of a patch. The message begins with
+            ValueError: If a size is not a multiple of the size of a patch. The message begins with
                 ``name``.
         """
         if any(n % pixels for n, pixels in zip(sizes, self.patch_size, strict=True)):
@@ -301,7 +301,7 @@ class ViT(Blocks):
 
 
 def _mean(x: Tensor, key_mask: Tensor | None) -> Tensor:
-    """Return the mean of the tokens that are not padding, ``(batch, dim)``, or 0 without any."""
+    """Return the mean of all tokens except padding, ``(batch, dim)``, 0 if all are padding."""
     if key_mask is None:
         return x.mean(1)
     counted = key_mask[..., None]

@@ -198,7 +198,7 @@ def test_random_features_err_as_the_package_says_and_fade_as_the_text_says(figur
     said = re.search(r"the mean is (\d+\.\d+)", figure.said())
     assert said
     assert abs(float(said[1]) - some) < 0.8  # four standard errors
-    assert "with 1,024 features it is about a fifth of the error with 4" in TEXT
+    assert "the error with 1,024 features is about a fifth of the error with 4 features" in TEXT
     assert 0.17 < many / few < 0.23
     equal = 100 * (softmax(Q, K) - 1 / 6).abs().mean().item()
     assert "With 4 features the estimate is only a little better than equal weights" in TEXT
