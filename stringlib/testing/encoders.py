@@ -539,7 +539,7 @@ def phases_that_do_not_fit_are_refused(make: Make, run: Mode) -> None:
             words="positions must be phases that this encoder computed for the 5",
         )
     more = encoder.phases(positions.expand(3, -1, -1))
-    refused(encoder.rotate, q, more, words="leading dimensions of positions must broadcast")
+    refused(encoder.rotate, q, more, words="positions must have leading dimensions that broadcast")
     one = encoder.phases(positions[:1])
     refused(
         encoder, q, k, phases, one, words="key_positions must be phases that this encoder computed"
@@ -587,7 +587,7 @@ def bad_input_is_refused_by_name(make: Make, run: Mode) -> None:
         (encoder, (q, k, positions[:5]), f"{shape} with n = 6, got (5, {n})"),
         (encoder, (q, k[..., :5, :], positions), "positions must have one row for each of the 5"),
         (encoder, (q, k, more), f"{shape} with coord_dim = {n}, got (6, {n + 1})"),
-        (encoder, (q, k, positions.expand(3, -1, -1)), "leading dimensions of positions"),
+        (encoder, (q, k, positions.expand(3, -1, -1)), "positions must have leading dimensions"),
         (encoder, (q, k, positions, positions[:2]), "key_positions"),
         (encoder.fold, (torch.zeros(0, 3),), weight),
         (encoder.fold, (torch.zeros(4 * d, 3, 2),), weight),
