@@ -283,10 +283,10 @@ def toeplitz_times(
         "plain matrix, against the number of tokens, with logarithmic axes. At 512 tokens "
         f"algorithm 1 takes {at_512[0]:.3g} times as long as the matrix, and the FFT takes "
         f"{at_512[1]:.3g} times as long. Beyond 512 tokens both ratios fall. A dotted line shows "
-        "the number of operations of the FFT divided by that of the matrix. By operations the FFT "
-        f"is faster from {counted:,} tokens on. By the recorded times the length at which the FFT "
-        f"becomes faster is {measured}. At {last:,} tokens fused softmax takes {soft:.2g} times as "
-        "long as the matrix.",
+        "the number of operations of the FFT divided by that of the matrix. The FFT takes fewer "
+        f"operations than the matrix from {counted:,} tokens on. In the recorded times, the length "
+        f"at which the FFT becomes faster is {measured}. At {last:,} tokens fused softmax takes "
+        f"{soft:.2g} times as long as the matrix.",
     )
 
 
@@ -529,6 +529,7 @@ def own_kind_votes(factor: float) -> Drawn:
         f"the own kind is A. All symbols A together get the weight {a:.2f}, all symbols B together "
         f"get the weight {b:.2f}, and the prediction is "
         f"{pick(found['right'], 'wrong', 'right')}. The lower panel shows the accuracy on random "
-        "sequences against this factor, as a curve that rises towards 1. At the chosen factor the "
-        f"accuracy is {found['share']:.0%}. Two diamonds show the recorded study: {points}.",
+        "sequences, against the factor that multiplies the weights of the own kind, as a curve "
+        f"that rises towards 1. At the chosen factor the accuracy is {found['share']:.0%}. Two "
+        f"diamonds show the recorded study: {points}.",
     )
