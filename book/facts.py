@@ -53,7 +53,7 @@ def facts() -> dict[str, Any]:
         "opposite": texts(opposite),
         "volumes_span": span(vision["test"], rotary),
         "opposite_span": span(opposite, rotary),
-        "longer": texts(longer["text"], sign="+"),
+        "longer": texts(longer["text"]),
         "needles": texts(longer["needles"]),
         "recall": texts(recall),
         "recall_random": span(recall, random),

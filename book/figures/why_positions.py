@@ -87,9 +87,9 @@ def _attend(words: Sequence[str], positions: str) -> tuple[Tensor, Tensor]:
 def permuted_words(order: str, positions: str) -> Drawn:
     """Draw the attention between three words, and its output, in some order.
 
-    On the left the weights, a row for each query, as discs whose area is the weight.  On the right
-    the first channels of each word's output, and of the mean of the three.  The title says by how
-    much the outputs differ from those for ``dog bites man``.
+    On the left the weights, a row for each query, as discs whose area is proportional to the
+    weight.  On the right the first channels of each word's output, and of the mean of the three.
+    The title says by how much the outputs differ from those for ``dog bites man``.
 
     Args:
         order: The three words, separated by blanks.
@@ -155,9 +155,9 @@ def permuted_words(order: str, positions: str) -> Drawn:
         fig,
         f"One attention head reads the words {', '.join(words)} in this order, "
         f"{GIVEN[positions]}. On the left, a grid of discs has a row for each query and a column "
-        f"for each key, and the area of a disc is the attention weight. {' '.join(most)} On the "
-        f"right, a heat map shows the first {SHOWN} channels of the output of each word and of "
-        f"the mean of the outputs. {compared}",
+        f"for each key, and the area of each disc is proportional to its weight. {' '.join(most)} "
+        f"On the right, a heat map shows the first {SHOWN} channels of the output of each word and "
+        f"of the mean of the outputs. {compared}",
     )
 
 
