@@ -129,7 +129,7 @@ class PositionWeight(Derived, ABC):
 
     @property
     def has_state(self) -> bool:
-        """Whether sums can continue from a state; by default this is so if the weight has factors."""
+        """Whether sums can continue from a state; by default, if the weight has factors."""
         return type(self).factors is not PositionWeight.factors
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
