@@ -171,7 +171,8 @@ def require_places(
         raise ValueError(
             f"{what} must have leading dimensions that expand to {tuple(x.shape[:-2])}, those of "
             f"{name}, got leading dimensions {tuple(positions.shape[:-own])} in shape "
-            f"{tuple(positions.shape)}"
+            f"{tuple(positions.shape)}. Pass the same {what} for the whole batch, or one set for "
+            f"each entry of {name}."
         )
 
 

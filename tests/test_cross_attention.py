@@ -295,7 +295,7 @@ def test_a_core_takes_positions_of_keys() -> None:
     assert largest_difference(out, products @ v / total.masked_fill(total == 0, 1)) <= 1e-12
     with pytest.raises(ValueError, match="key_positions must be given for 7 keys and 5 queries"):
         core(q, k, v)
-    with pytest.raises(ValueError, match="key_positions must be None if causal"):
+    with pytest.raises(ValueError, match="key_positions must be None in causal"):
         SoftmaxAttention(encoder, causal=True)(q, q, q, r, key_positions=r)
 
 

@@ -602,7 +602,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"attention": "elu", "weight": "delta", "encoder": "rope", "rotate": "after", "causal": True},
      "rotate must be None or 'before' with the weight LearnedDelta"),
     ({"attention": "identity", "encoder": "rope", "rotate": "after"},
-     "rotate must be None or 'before' with IdentityFeatures"),
+     "rotate must be 'before' with IdentityFeatures"),
     ({"grid": (2, 3)}, "grid must be None unless weight is 'toeplitz' or the encoder has two"),
     ({"grid": (4,), "attention": "elu", "weight": "toeplitz"}, "grid must be 2 numbers, got"),
     *[({"attention": "relu", "weight": ToeplitzWeight(table)},

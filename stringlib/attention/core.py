@@ -145,8 +145,9 @@ class AttentionCore(nn.Module):
         if key_positions is not None:
             if self.causal or documents is not None:
                 raise ValueError(
-                    "key_positions must be None if causal or with document_ids, because queries "
-                    f"and keys then belong to the same tokens, got {type(key_positions).__name__}"
+                    "key_positions must be None in causal attention and with document_ids, got a "
+                    f"{type(key_positions).__name__}. Leave it out: queries and keys then belong "
+                    "to the same tokens."
                 )
             key_at = self.located(k, key_positions, name="key_positions")
         elif at is not None and k.shape[-2] != q.shape[-2]:

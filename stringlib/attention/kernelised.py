@@ -220,8 +220,8 @@ def side_of_rotation(encoder: Any, features: FeatureMap, rotate: str | None) -> 
         return None
     if rotate == "after" and not features.nonnegative:
         raise ValueError(
-            f"rotate must be None or 'before' with {type(features).__name__}, because 'after' "
-            "needs features that are never negative, got 'after'"
+            f"rotate must be 'before' with {type(features).__name__}, got 'after', which needs "
+            "features that are never negative"
         )
     rotate = rotate or features.place
     if rotate is None:

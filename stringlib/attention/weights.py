@@ -355,7 +355,6 @@ def _require_state(state: Tensor, lead: tuple[int, ...], m: int, width: int) -> 
     """Raise ``ValueError`` unless ``state`` expands to the shape ``(*lead, m, width)``."""
     if not expands(state.shape, (*lead, m, width)) or state.shape[-2:] != (m, width):
         raise ValueError(
-            f"state must have sums of shape {(*lead, m, width)}, with one row for each feature, "
-            f"got {tuple(state.shape)}. Pass a state of tokens with the same numbers of features, "
-            "channels and heads."
+            f"state must have sums of shape {(*lead, m, width)}, got {tuple(state.shape)}. Pass "
+            "the state that the same layer returned for the earlier tokens of the same batch."
         )

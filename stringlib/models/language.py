@@ -381,7 +381,8 @@ class LanguageModel(Blocks):
             require_same_device("the model", self.embed.weight, "tokens", tokens)
         if state is not None and len(state) != len(self.blocks):
             raise ValueError(
-                f"state must have one state for each of {len(self.blocks)} blocks, got {len(state)}"
+                f"state must have one state for each of {len(self.blocks)} blocks, got "
+                f"{len(state)} states. Pass the states that the model returned."
             )
         before = 0 if state is None else state[0].length
         if self.length is not None and before + tokens.shape[-1] > self.length:
