@@ -128,7 +128,11 @@ LONG = {
     "test_encoder_contract.py::test_generated_code": "compiles to C++",
     "test_explorer.py::test_without_ipywidgets_the_figure_is_static": "starts a process",
     "test_cross_attention.py::test_compiled_exported_and_batched": "compiles whole layers",
+    "test_decay_weight.py::test_sixteen_thousand_tokens_in_float32": "long sequences",
     "test_dropout.py::test_a_model_is_one_graph_in_training": "compiles whole models",
+    "test_linear.py::test_what_threads_share_is_the_same": "starts threads many times",
+    "test_modes.py::test_a_program_of_a_layer_serves_fewer_and_many_more_tokens":
+        "exports whole layers",
     "test_training_stack.py::test_no_further_graph_is_compiled_for_longer_texts_or_other_prompts":
         "compiles whole models",
     "test_wrappers.py::test_a_compiled_step_of_decoding_is_compiled_once": "compiles whole models",
