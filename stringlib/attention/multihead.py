@@ -291,15 +291,8 @@ class MultiHeadAttention(nn.Module):
         self._require(x, positions)
         if return_state and state is None:  # before anything is computed
             self.core.require_state(None)
-        other = context_of(
-            self,
-            x,
-            context,
-            context_positions,
-            context_mask,
-            key_mask=key_mask,
-            document_ids=document_ids,
-        )
+        alone = {"key_mask": key_mask, "document_ids": document_ids}
+        other = context_of(self, x, context, context_positions, context_mask, **alone)
         v = self._split(self.to_v(x if other is None else other.tokens))
         out, after = self._attended(
             x, v, positions, key_mask, state, document_ids, return_state, other
@@ -328,15 +321,8 @@ class MultiHeadAttention(nn.Module):
         outputs for unit vectors as values. In training they are the weights after dropout.
         """
         self._require(x, positions)
-        other = context_of(
-            self,
-            x,
-            context,
-            context_positions,
-            context_mask,
-            key_mask=key_mask,
-            document_ids=document_ids,
-        )
+        alone = {"key_mask": key_mask, "document_ids": document_ids}
+        other = context_of(self, x, context, context_positions, context_mask, **alone)
         n = (x if context is None else context).shape[-2]
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)

@@ -45,9 +45,9 @@ class HadamardProjection(Projection):
     H is the orthonormal Hadamard matrix, and each :math:`D_i` is a diagonal matrix of random signs.
     Sylvester's construction of H needs a power of 2, so the d channels are padded with zeros to the
     next power D. A block then has D rows, and each row consists of the first d channels of a row of
-    the D × D matrix. Every row is multiplied by an independent length from :math:`\chi_D`. The rows
-    of a block are orthogonal if d is a power of 2. Directions made from random signs are not
-    exactly uniform. So the estimate of :math:`e^{x^\top y}` has a small bias,
+    the D × D matrix. Every row is multiplied by an independent random factor with the distribution
+    :math:`\chi_D`. The rows of a block are orthogonal if d is a power of 2. Directions made from
+    random signs are not exactly uniform. So the estimate of :math:`e^{x^\top y}` has a small bias,
     :eq:`eq-structured-bias`. For large D the error of the estimate tends to that of orthogonal
     features, for every x + y, :eq:`eq-unit-ratio`.
 
@@ -188,7 +188,7 @@ class UnitCirculantProjection(CirculantProjection):
     :math:`\theta_j`. At j = 0 and, for even d, at j = d/2 it is a random sign. So the circulant
     matrix circ(r) is orthogonal. This matrix has the distribution of the orthogonal matrix that is
     nearest to a circulant matrix with a Gaussian column, :eq:`eq-nearest-circulant`. Every row is
-    multiplied by an independent length from :math:`\chi_d`.
+    multiplied by an independent random factor with the distribution :math:`\chi_d`.
 
     A product costs as much as for :class:`CirculantProjection`. For large d the error of the
     estimate tends to that of orthogonal features, if no channel of :math:`z = x + y` dominates. For
