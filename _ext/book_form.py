@@ -24,6 +24,7 @@ SCRIPTLESS = "Without JavaScript figures stand here as pictures of one state, wi
 # what a cell gives an equation, by the kind that its comment names
 GIVES = {
     "by algebra": "Proof of",
+    "by algebra at a fixed size": "Proof at a fixed size of",
     "for small sizes": "All small cases of",
     "in float64": "Check of",
 }

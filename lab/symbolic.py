@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sympy as sp
@@ -52,25 +52,43 @@ def vanishes(expression: sp.Expr | sp.Matrix) -> bool:
     return all(_is_zero(sp.sympify(entry)) for entry in entries)
 
 
-def proves(label: str, left: Side, right: Side, *, wrong: Side) -> None:
-    """Check that the two sides of a labelled equation are equal, and that a mistake would show.
+def proves(
+    label: str,
+    left: Side,
+    right: Side,
+    *,
+    wrong: Side,
+    where: Mapping[str, Any] | None = None,
+) -> None:
+    """Check that two sides are equal, that a mistake would show, and that the formula says so.
 
-    A check that passes whatever it is given proves nothing. So each proof brings a mutant: its
-    right side with a sign, a factor or an index changed, which has to differ from the left.
+    The two sides are those of a labelled formula, or of a step of its proof. A check that passes
+    for all sides proves nothing, so each proof has a wrong variant, which must differ.
 
     Args:
-        label: Of the equation, ``"eq-something"``.
-        left: One side, made of what the equation speaks of: definitions, code, other equations.
-        right: The other, as the equation displays it.
-        wrong: The right side with one mistake.
+        label: Label of the formula, ``"eq-something"``.
+        left: One side, made of definitions, code or other formulas.
+        right: The other side. It must be computed in another way than ``left``.
+        wrong: The right side with one mistake: a sign, a factor or an index changed.
+        where: The values of the names in the displayed formula, from the objects of the cell, see
+            :mod:`lab.formulas`. The formula is read from the chapter and computed with these
+            values. Default: None, the displayed formula is not read.
 
     Raises:
-        AssertionError: If the sides differ, or the wrong one does not.
+        AssertionError: If the sides differ, if the wrong variant does not, or if the displayed
+            formula is false for the values.
+        ValueError: If the two sides are one object, which proves nothing.
     """
+    if left is right and not isinstance(left, (int, float, sp.Integer)):
+        raise ValueError(f"{label}: left and right must be computed in two ways, got one object")
     if not _equal(left, right):
         raise AssertionError(f"{label}: the two sides differ: {left} and {right}")
     if not _differ(left, wrong) and _equal(left, wrong):
         raise AssertionError(f"{label}: the wrong variant passes too: {wrong}")
+    if where is not None:
+        from lab.formulas import bind  # needs numpy and scipy, which the page does not load
+
+        bind(label, where)
 
 
 def _equal(left: Side, right: Side) -> bool:

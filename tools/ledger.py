@@ -12,8 +12,9 @@ An equation has one id everywhere, ``eq-something``:
 * its proof: ``@pytest.mark.proves("eq-something")`` on a test, or ``holds("eq-something")`` on a
   property of ``stringlib.testing``, which is one in float64, or a
   comment in a notebook cell that contains an ``assert``, which says of which kind the proof is:
-  ``# proves by algebra: eq-something``, ``# proves for small sizes: ...`` (every case up to a size,
-  by a computer) or ``# proves in float64: ...``.
+  ``# proves by algebra: eq-something``, ``# proves by algebra at a fixed size: ...`` (the symbols
+  have any value, but their number is fixed, for example two tokens), ``# proves for small sizes:
+  ...`` (every case up to a size, by a computer) or ``# proves in float64: ...``.
 
 A proof by algebra brings a wrong variant that fails, ``proves("eq-something", left, right,
 wrong=...)`` of ``lab.symbolic``: running the cell sees that it does fail.
@@ -57,7 +58,7 @@ PLACE = "```{ledger}\n```\n"
 ID = re.compile(r"eq-[a-z0-9]+(?:-[a-z0-9]+)*")
 ROLE = re.compile(r":eq:`(?:[^`<]*<)?([^`<>]+)>?`")
 # the kinds of proof, the strongest first
-KINDS = ("by algebra", "for small sizes", "in float64")
+KINDS = ("by algebra", "by algebra at a fixed size", "for small sizes", "in float64")
 PROVES = re.compile(rf"^\s*#\s*proves ({'|'.join(KINDS)}):(.*)$", re.MULTILINE)
 ALGEBRA = re.compile(r"\bsp\.|\bsympy\b|lab\.symbolic|\b(?:vanishes|proves)\(")
 MARKDOWN = create_md_parser(
@@ -317,7 +318,7 @@ def read_cells(root: Path, ledger: Ledger) -> None:
                 for kind, labels in comments
                 for label in re.split(r"[,\s]+", labels.strip())
             ]
-            by_algebra = [label for kind, label in claims if kind == KINDS[0]]
+            by_algebra = [label for kind, label in claims if kind.startswith(KINDS[0])]
             if by_algebra and not ALGEBRA.search(cell["source"]):
                 ledger.errors.append(f"{place}: claims algebra but has no symbols")
             _mutants(code, place, by_algebra, ledger)
@@ -376,7 +377,8 @@ def read(root: Path) -> Ledger:
         if not equation.proved:
             ledger.errors.append(f"{equation.place}: {equation.label} is proved nowhere")
         kind = equation.kind.split(maxsplit=1)[1]
-        if equation.how and not equation.how.startswith(kind):
+        stronger = kind == "algebra" and equation.how.startswith("algebra at a fixed size")
+        if equation.how and (stronger or not equation.how.startswith(kind)):
             said = f"the summary proves {equation.label} by {equation.how!r}"
             ledger.errors.append(f"{equation.page}: {said}, its cells and tests {equation.kind}")
     return ledger
