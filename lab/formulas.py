@@ -34,6 +34,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,15 +77,18 @@ def displayed(label: str) -> str:
     dollars = re.compile(r"\$\$((?:(?!\$\$).)*)\$\$\s*\(" + label + r"\)", re.DOTALL)
     directive = re.compile(r"```\{math\}\s*:label:\s*" + label + r"\s*\n(.*?)```", re.DOTALL)
     for path in sorted(CHAPTERS.glob("*.ipynb")):
-        text = path.read_text(encoding="utf8")
-        if label not in text:
-            continue
-        for cell in json.loads(text)["cells"]:
-            source = "".join(cell["source"])
-            found = dollars.search(source) or directive.search(source)
-            if cell["cell_type"] == "markdown" and found:
+        for text in _markdown(path, path.stat().st_mtime_ns):
+            found = label in text and (dollars.search(text) or directive.search(text))
+            if found:
                 return found[1].strip()
     raise KeyError(f"no chapter displays a formula with the label {label}")
+
+
+@lru_cache(maxsize=64)
+def _markdown(path: Path, changed: int) -> list[str]:
+    """Return the Markdown cells of a chapter, which is read again when it has changed."""
+    cells = json.loads(path.read_text(encoding="utf8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
 
 
 def bind(label: str, where: Values) -> Bound:

@@ -77,10 +77,10 @@ def proves(
     Raises:
         AssertionError: If the sides differ, if the wrong variant does not, or if the displayed
             formula is false for the values.
-        ValueError: If the two sides are one object, which proves nothing.
+        ValueError: If the two sides are one matrix, which proves nothing.
     """
-    if left is right and not isinstance(left, (int, float, sp.Integer)):
-        raise ValueError(f"{label}: left and right must be computed in two ways, got one object")
+    if left is right and isinstance(left, sp.MatrixBase):
+        raise ValueError(f"{label}: left and right must be computed in two ways, got one matrix")
     if not _equal(left, right):
         raise AssertionError(f"{label}: the two sides differ: {left} and {right}")
     if not _differ(left, wrong) and _equal(left, wrong):

@@ -183,6 +183,33 @@ ORPHANS = {
         proof("proves('eq-law', a, b + 1, wrong=b+1)"),
         "notebooks/03.ipynb, cell 0: the wrong variant of eq-law is the right side",
     ),
+    "one expression for both sides": (
+        proof("a = x + y\nb = x + y\nproves('eq-law', a, b, wrong=x - y)"),
+        "notebooks/03.ipynb, cell 0: both sides of eq-law are the same expression",
+    ),
+    "reading of no equation": (
+        ("book/formulas.json", '{"eq-new": {}}'),
+        "book/formulas.json: the record names eq-new, which no equation is labelled",
+    ),
+    "summary of more than its proof": (
+        (
+            "book/intro.md",
+            "\n$$ x $$ (eq-new)\n\n| equation | in the code | proved by |\n|---|---|---|\n"
+            "| {eq}`eq-new` | `f` | algebra, all sizes |\n",
+        ),
+        DOCSTRING,
+        (
+            NEW,
+            notebook(
+                (
+                    "code",
+                    "# proves by algebra at a fixed size: eq-new\nproves('eq-new', a, b, wrong=-b)",
+                )
+            ),
+        ),
+        "book/intro: the summary proves eq-new by 'algebra, all sizes', "
+        "its cells and tests by algebra at a fixed size",
+    ),
     "name without a proof": (
         proof("proves('eq-law', a, b, wrong=-b)", "eq-law, eq-a"),
         "notebooks/03.ipynb, cell 0: no proves(...) is of eq-a",

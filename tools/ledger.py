@@ -53,6 +53,7 @@ from lab.console import allow_every_letter
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = "book/equations"
+READINGS = "book/formulas.json"
 PLACE = "```{ledger}\n```\n"
 
 ID = re.compile(r"eq-[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -104,6 +105,7 @@ class Equation:
     implemented: list[str] = field(default_factory=list)
     proved: list[str] = field(default_factory=list)  # Markdown
     kinds: set[str] = field(default_factory=set)
+    reading: dict[str, Any] = field(default_factory=dict)  # of its LaTeX, by tools/formulas.py
 
     @property
     def kind(self) -> str:
@@ -346,10 +348,29 @@ def _mutants(code: ast.Module, place: str, claimed: Sequence[str], ledger: Ledge
             ledger.errors.append(f"{place}: the proof of {label} has no wrong variant")
         elif ast.dump(wrong[0]) == ast.dump(call.args[-1]):
             ledger.errors.append(f"{place}: the wrong variant of {label} is the right side")
+        elif _meaning(call.args[1], code) == _meaning(call.args[-1], code):
+            ledger.errors.append(f"{place}: both sides of {label} are the same expression")
         proved.add(label)
     for label in claimed:
         if label not in proved:
             ledger.errors.append(f"{place}: no proves(...) is of {label}")
+
+
+def _meaning(node: ast.expr, code: ast.Module) -> str:
+    """Return an expression as text; a name that the cell assigns once stands for its value."""
+    if isinstance(node, ast.Name):
+        values = [
+            n.value
+            for n in ast.walk(code)
+            if isinstance(n, ast.Assign) and any(ast.dump(t) == _stored(node) for t in n.targets)
+        ]
+        if len(values) == 1:
+            return _meaning(values[0], code)
+    return ast.dump(node)
+
+
+def _stored(node: ast.Name) -> str:
+    return ast.dump(ast.Name(node.id, ast.Store()))
 
 
 def parsed(source: str) -> ast.Module:
@@ -371,6 +392,12 @@ def read(root: Path) -> Ledger:
     read_docstrings(root, ledger)
     read_tests(root, ledger)
     read_cells(root, ledger)
+    readings = root / READINGS
+    if readings.exists():
+        for label, reading in json.loads(readings.read_text(encoding="utf8")).items():
+            equation = ledger.known(label, READINGS, "the record")
+            if equation:
+                equation.reading = reading
     for equation in ledger.equations.values():
         if not equation.implemented:
             ledger.errors.append(f"{equation.place}: {equation.label} is in no docstring")
@@ -400,12 +427,41 @@ def counts(ledger: Ledger) -> str:
     """Return how many equations have which kind of proof, in words."""
     of_kind = [sum(e.kind == kind for e in ledger.equations.values()) for kind in KINDS]
     shares = (f"{count} {kind}" for count, kind in zip(of_kind, KINDS, strict=True) if count)
-    return f"{len(ledger.equations)} formulas, proved: {', '.join(shares)}."
+    proved = f"{len(ledger.equations)} formulas, proved: {', '.join(shares)}."
+    readings = [e.reading for e in ledger.equations.values() if "bound" in e.reading]
+    if not readings:
+        return proved
+    whole = sum("lock" not in reading for reading in readings)
+    tried = sum(reading["mutants"] for reading in readings)
+    noticed = tried - sum(len(reading["missed"]) for reading in readings)
+    return (
+        f"{proved} The LaTeX of {whole} of them is computed with the values of their proofs, and "
+        f"that of {len(readings) - whole} more in part. Of {tried} changes of a single sign, "
+        f"number, exponent, function or index in these formulas, the checks notice {noticed}."
+    )
+
+
+def reading_in_words(reading: dict[str, Any]) -> str:
+    """Return how the displayed LaTeX of a formula is compared with its proofs."""
+    if "bound" not in reading:
+        return "the displayed formula is not computed, but a test notices every change of it"
+    part = "the displayed formula is"
+    if len(reading["bound"]) < reading["statements"]:
+        count = len(reading["bound"])
+        part = f"{count} of the {reading['statements']} displayed statements"
+        part += " is" if count == 1 else " are"
+    what = "what it displays" if reading["proof"] == "display" else "a step to what it displays"
+    noticed = reading["mutants"] - len(reading["missed"])
+    changes = f"; {noticed} of {reading['mutants']} changes are noticed" if noticed else ""
+    return f"{part} computed with the values of a proof, which proves {what}{changes}"
 
 
 def entry(equation: Equation) -> dict[str, str]:
     """Return what stands in the list for one equation, in Markdown."""
     kind = equation.kind.split(maxsplit=1)[1]
+    lines = list(equation.proved)
+    if equation.reading:
+        lines.append(reading_in_words(equation.reading))
     code = (
         # the API pages leave out what is private
         f"`{name}`" if re.search(r"\._(?!_)", name) else f"{{py:obj}}`~{name}`"
@@ -418,7 +474,7 @@ def entry(equation: Equation) -> dict[str, str]:
         "code": ", ".join(code),
         "kind": equation.kind,
         "how": f" ({how})" if (how := equation.how.removeprefix(kind).lstrip(",; ")) else "",
-        "proofs": "\n".join(f"- {line}" for line in equation.proved),
+        "proofs": "\n".join(f"- {line}" for line in lines),
     }
 
 
