@@ -19,7 +19,8 @@ class ReflectionSTRING(RotaryEncoder):
     :math:`\omega_1^\top r` and :math:`\omega_2^\top r`. The product of the two reflections is the
     rotation by :math:`2(\omega_2 - \omega_1)^\top r`, equation :eq:`eq-reflection-rotation`. So
     this is RoPE with learned frequencies, each of which is twice the difference of two parameters.
-    Only training differs from learning the frequencies directly. With the same learning rate,
+    The encoder differs from one that learns its frequencies directly only in training. With the
+    same learning rate,
     gradient descent changes a frequency 8 times as much, :eq:`eq-reflection-rate`, and Adam changes
     it 4 times as much.
 

@@ -64,8 +64,7 @@ def make_encoder(
 
     Raises:
         TypeError: If the class does not accept an option.
-        ValueError: If the name is unknown, or if the encoder does not accept ``coord_dim``
-            coordinates.
+        ValueError: If the name is unknown, or if the encoder cannot have ``coord_dim`` coordinates.
 
     Example:
         >>> make_encoder("mixed", head_dim=64, coord_dim=2, heads=6)
@@ -77,7 +76,7 @@ def make_encoder(
     if made.coord_dim != coord_dim:
         raise ValueError(
             f"coord_dim must be {made.coord_dim} for encoder {name!r}, got {coord_dim}. Encoder "
-            "'axial' is RoPE for several coordinates."
+            "'axial' is RoPE for any number of coordinates."
         )
     return made
 

@@ -80,9 +80,10 @@ def yarn(
 ) -> Tensor:
     r"""Return frequencies scaled by YaRN, :eq:`eq-scale-yarn`.
 
-    Within the length T of training, a pair makes :math:`r = T\,\|\omega\| / 2\pi` full turns. If r
-    is at least ``fast``, the frequency does not change. If r is at most ``slow``, the frequency is
-    divided by ``scale``. In between, the factor of the frequency is linear in r. In most released
+    Within the length T of training, a pair with the frequency vector ω makes
+    :math:`r = T\,\|\omega\| / 2\pi` full turns. If r is at least ``fast``, the frequency does not
+    change. If r is at most ``slow``, the frequency is divided by ``scale``. Between these limits,
+    the factor of the frequency is linear in r. In most released
     code, this factor is linear in the index of the pair instead, see :func:`yarn_by_index`. YaRN
     also scales the logits, see :func:`yarn_attention_factor`.
 
@@ -129,7 +130,7 @@ def yarn_by_index(
     This differs from :func:`yarn` for the pairs that make between ``fast`` and ``slow`` full turns
     in training. For these pairs, the factor of the frequency is linear in the *index* of the pair,
     :eq:`eq-model-index`. By default the ends of the range are rounded outwards to whole pairs. With
-    base 10,000, d = 128, T = 4096 and s = 8, the two forms differ by more than 1 % in 25 of 64
+    base 10,000, 128 channels, T = 4096 and s = 8, the two forms differ by more than 1 % in 25 of 64
     frequencies. Use the form with which a checkpoint was trained.
 
     Args:
@@ -224,8 +225,8 @@ class Beyond(nn.Module):
         own = self.encoder._all_frequencies().to(frequencies)
         if own.shape != frequencies.shape:
             raise ValueError(
-                f"encoder must have frequencies of shape {tuple(frequencies.shape)}, like the "
-                f"encoder for short texts, got {tuple(own.shape)}"
+                f"encoder must have frequencies of shape {tuple(frequencies.shape)}, got "
+                f"{tuple(own.shape)}. The encoder for short texts has the expected shape."
             )
         return torch.where(longer, own, frequencies), torch.where(longer, self.scale, scale)
 
@@ -237,13 +238,13 @@ class Beyond(nn.Module):
 class DynamicNTK(Derived):
     r"""NTK-aware frequencies that depend on the length of the text (dynamic NTK scaling).
 
-    The frequencies are those of :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`, where T is
-    the length in training. As in released code, L is the greatest length since the last text
-    shorter than T, and at least T. So texts of fewer than T tokens have the original frequencies. A
-    text of exactly T tokens has the original frequencies unless it follows a longer text. In
-    decoding, the frequencies change whenever the text becomes longer than T and longer than all
-    texts since the last text shorter than T. Keys that are already in a cache were then rotated
-    with other frequencies than the new queries.
+    Let T be the length in training and s the argument ``scale``. Let L be, as in released code, the
+    greatest length since the last text shorter than T, and at least T. The frequencies are those of
+    :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`. So texts shorter than T have the
+    original frequencies. A text of exactly T tokens has the original frequencies unless it follows
+    a longer text. In decoding, the frequencies change whenever the text becomes longer than T and
+    longer than all texts since the last text shorter than T. Keys that are already in a cache were
+    then rotated with other frequencies than the new queries.
 
     Args:
         scale: s, called ``factor`` in configurations.
