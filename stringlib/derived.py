@@ -46,9 +46,9 @@ class Derived(nn.Module):
             like = fn(t)  # called with t itself, because a subclass may keep its dtype
             if t.is_meta and not like.is_meta:
                 raise RuntimeError(
-                    f"{type(self).__name__} was created on the meta device, so the numbers that "
-                    "its constructor was given are lost, and no state_dict holds them. Create it "
-                    "on the device where it will be used."
+                    f"{type(self).__name__} must be created on the device where it will be used, "
+                    "got the meta device. The numbers given to its constructor are lost there, and "
+                    "no state_dict contains them."
                 )
             return t.to(like.device, like.dtype)
 

@@ -1,7 +1,8 @@
 """The check before folding that a projection computes only a product with its weight and a bias.
 
-A basis may be merged into the weight of such a projection only. In other projections, the basis
-would be lost, or would not be applied to the output of an adapter, a hook or a parametrisation.
+A basis may be merged only into the weight of a projection that passes this check. In other
+projections, the basis would be lost, or would not be applied to the output of an adapter, a hook or
+a parametrisation.
 """
 
 from __future__ import annotations
@@ -93,11 +94,11 @@ def require_foldable(
         kind = "a plain nn.Linear without" if test is additions_to_weight else "free of"
         raise ValueError(
             f"{name} must be {kind} hooks and adapters to be folded, got {type(module).__name__} "
-            f"with {found}. Remove hooks and parametrisations, merge adapters and dequantise "
-            "weights first, or fold before you wrap the model."
+            f"with {found}. Remove hooks and parametrisations, merge adapters, and use dense "
+            "weights (dequantised, and not on the meta device), or fold before you wrap the model."
         )
 
 
 def _is_from(function: Any, module: ModuleType) -> bool:
-    """Return whether a function was defined in a module of Python, and so is no patch."""
+    """Return whether a function was defined in a given Python module, so that it is no patch."""
     return getattr(function, "__globals__", None) is vars(module)

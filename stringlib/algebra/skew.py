@@ -241,7 +241,7 @@ def turned_by(generators: Tensor, positions: Tensor) -> Tensor:
 
     Args:
         generators: Skew-symmetric matrices :math:`L_k`, ``(heads, coord_dim, d, d)``.
-        positions: Positions r, ``(..., seq, coord_dim)``, of the same dtype.
+        positions: Positions r, ``(..., seq, coord_dim)``, in the dtype of the generators.
 
     Returns:
         Orthogonal matrices, ``(..., heads, seq, d, d)``.
