@@ -1,4 +1,7 @@
-r"""Sums with a Toeplitz weight :math:`e^{b_{j-i}}`, computed by tiles of its rows or by FFT."""
+r"""Sums with a Toeplitz weight, computed by tiles of the rows of its matrix or by FFT.
+
+The weight of query i on key j is :math:`e^{b_{j-i}}`, with one bias b for each offset j − i.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ The times of the forward pass with 64 to 256 queries differ by at most 10 %.
 KEPT = 1024
 """Largest number of tokens for which the n × n matrix is kept in memory for the gradient.
 
-For longer sequences its rows are computed again.
+For longer sequences the rows of the matrix are computed again.
 """
 
 
