@@ -17,7 +17,10 @@ from torch.nn.utils.parametrize import is_parametrized
 
 
 def additions(module: nn.Module) -> str:
-    """Name what a call of a module runs besides its class's ``forward``; ``""`` for nothing."""
+    """Return in words what a call of a module runs besides the ``forward`` of its class.
+
+    If there is nothing else, the result is ``""``.
+    """
     every = torch.nn.modules.module
     own = (
         module._forward_hooks,
@@ -43,7 +46,10 @@ def additions(module: nn.Module) -> str:
 
 
 def additions_to_weight(linear: nn.Module) -> str:
-    """Name what a projection computes besides its weight and bias; ``""`` for nothing."""
+    """Return in words what a projection computes besides the product with its weight and the bias.
+
+    If there is nothing else, the result is ``""``.
+    """
     if not (isinstance(linear, nn.Linear) and _is_from(type(linear).forward, nn.modules.linear)):
         return "a forward of its own"
     for name in ("weight", "bias"):
@@ -56,7 +62,10 @@ def additions_to_weight(linear: nn.Module) -> str:
 
 
 def additions_to_norm(norm: nn.Module) -> str:
-    """Name what prevents replacing the scales of a norm by others; ``""`` for nothing."""
+    """Return in words what prevents replacing the scales of a norm by other scales.
+
+    If nothing prevents this, the result is ``""``.
+    """
     for part in norm.modules():
         if is_parametrized(part):
             return "a weight that is computed at each call"
@@ -69,7 +78,10 @@ def additions_to_norm(norm: nn.Module) -> str:
 
 
 def _unlike_numbers(parameter: Tensor | None) -> str:
-    """Name the difference of a parameter from a dense array of numbers; ``""`` for none."""
+    """Return in words how a parameter differs from a dense array of numbers.
+
+    If it does not differ, the result is ``""``.
+    """
     if parameter is None:
         return ""
     if type(parameter) not in (Tensor, nn.Parameter):

@@ -135,7 +135,7 @@ def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: 
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape to which all given shapes broadcast.
 
-    This function is fast if all shapes are equal or empty; in other cases it calls
+    This function is fast if all shapes are equal or empty. In other cases it calls
     ``torch.broadcast_shapes``, which takes 30 µs even for equal shapes (torch 2.13). Two calls of
     ``torch.broadcast_shapes`` took half of the time of linear attention on a hundred tokens.
 
@@ -159,7 +159,7 @@ def require_places(
     """Raise ``ValueError`` unless the leading dimensions of positions expand to those of ``x``.
 
     The leading dimensions are all but the last ``own`` of ``positions``, and all but the last two
-    of ``x``. An encoder broadcasts its vectors with the positions. A layer does not broadcast its
+    of ``x``. An encoder broadcasts vectors with their positions. A layer does not broadcast its
     tokens, because its output has the shape of the tokens, ``(..., seq, dim)``. None is accepted as
     ``positions``. Errors call the positions ``what``.
 
@@ -223,7 +223,7 @@ def per_head(
             as many dimensions as ``shape``. If it has fewer, its shape is ``(..., keys)``, and all
             heads have the same mask.
         shape: Shape of the keys without channels, ``(..., heads, keys)``.
-        device: Device of the keys. Default: the device is not checked.
+        device: Device of the keys. Default: None, which means that the device is not checked.
         name: Name of the mask in errors.
 
     Returns:
@@ -274,7 +274,7 @@ def _answer(ask: Callable[[], Tensor]) -> bool:
 def can_inspect(x: Tensor) -> bool:
     """Return whether the values of a tensor can be inspected.
 
-    They can be inspected if the tensor is on the CPU, outside compiled code.
+    Values can be inspected if the tensor is on the CPU, outside compiled code.
     """
     return _looks and x.device.type == "cpu" and has_values(x)
 

@@ -125,7 +125,7 @@ def known_options(
 
 
 def reject_unused(options: Mapping[str, Any], registries: Mapping[str, Registry]) -> None:
-    """Raise ``ValueError`` if an option is left over that belongs to a part that the layer lacks.
+    """Raise ``ValueError`` if an option is left over, which no part of the layer has taken.
 
     Args:
         options: Options that no part of the layer has taken.
@@ -133,7 +133,7 @@ def reject_unused(options: Mapping[str, Any], registries: Mapping[str, Registry]
     """
     for option, given in options.items():
         takers = [
-            f"{role} is {' or '.join(names)}"
+            f"{role} is {'one of ' * (len(names) > 1)}{', '.join(names)}"
             for role, known in registries.items()
             if (names := [name for name, make in known.items() if option in named(make)])
         ]

@@ -20,7 +20,7 @@ def grid_positions(
     num_prefix: Count0 = 0,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Return the coordinates of every cell of a grid, in reading order (last axis fastest).
+    """Return the coordinates of every cell of a grid, in reading order (last axis changes first).
 
     ``grid_positions(n)`` is for a sequence, ``grid_positions(rows, columns)`` for an image,
     ``grid_positions(depth, rows, columns)`` for a volume. Coordinate ``a`` of a cell is its index

@@ -116,7 +116,7 @@ def require_exact(name: str, positions: Tensor) -> None:
     rounded = x[(x != x.round()) & (x.abs() > LARGEST_ERROR * exact)]
     if rounded.numel():
         raise ValueError(
-            f"{name} must be integers in {dtype} beyond ±{LARGEST_ERROR * exact:g}, got "
+            f"{name} in {dtype} must be integers beyond ±{LARGEST_ERROR * exact:g}, got "
             f"{rounded[0].item():g}. Other numbers of this size are rounded too much. Create them "
             "in float64."
         )

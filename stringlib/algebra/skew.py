@@ -211,7 +211,7 @@ def planar_skew(
 
     The generator contains the block :math:`\omega \begin{pmatrix} 0 & -1 \\ 1 & 0 \end{pmatrix}`
     for every pair of channels, equation :eq:`eq-rope-generator`. The rows and columns of the
-    channels after the pairs are 0, so these channels do not rotate.
+    channels after the pairs are 0, so that they do not rotate.
 
     Args:
         frequencies: Frequencies ω of the pairs in radians per unit of position, ``(..., pairs)``.

@@ -61,9 +61,10 @@ class LearnedAbsolute(nn.Module):
     The vectors are the rows of a table for the positions 0 to ``num_positions - 1``. Positions
     may be integers, or floating-point numbers with integer values, such as those of
     :func:`~stringlib.positions.grid_positions`. For any other position the table has no row, and
-    nothing is interpolated, rounded or wrapped. On the CPU such a position raises a ``ValueError``.
-    On a GPU such a position triggers the device-side assertion of ``torch.nn.Embedding``, because a
-    check in this module would synchronise with the GPU in every step.
+    nothing is interpolated, rounded or wrapped. On the CPU a position
+    without a row raises a ``ValueError``. On a GPU it triggers the device-side assertion of
+    ``torch.nn.Embedding``, because a check in this module would synchronise with the GPU in every
+    step.
 
     Args:
         num_positions: Number of rows of the table.

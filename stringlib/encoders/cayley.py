@@ -65,7 +65,7 @@ class CayleySTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        r"""Draw new indices and initial values, such that the encoder starts near RoPE.
+        r"""Draw new indices and initial values, so that the encoder starts near a rotation by RoPE.
 
         With one coordinate the frequencies are those of RoPE with base 10000. With several
         coordinates the frequencies are drawn as in :class:`~stringlib.encoders.mixed.MixedRoPE`,

@@ -16,8 +16,8 @@ class DenseSTRING(STRING):
     r"""Rotary encoder that computes the matrix exponential of its generators for every token.
 
     Position r has the rotation :math:`R(r) = \exp(\sum_k r_k L_k)` with generators :math:`L_k`.
-    This is the definition of STRING, :eq:`eq-string-generators`. This class is a reference for
-    other encoders: ``DenseSTRING(encoder.generators())`` rotates as ``encoder`` does. The other
+    This formula is the definition of STRING, :eq:`eq-string-generators`. The class is a reference
+    for other encoders: ``DenseSTRING(encoder.generators())`` rotates as ``encoder`` does. The other
     encoders have the form :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`, and their ``forward``
     leaves out the outer factor P. In contrast, ``forward`` of this class returns R(r)q and R(r)k
     themselves. The generators are fixed; nothing is learned.

@@ -33,7 +33,8 @@ class RotaryForm(Derived):
     Args:
         head_dim: Number of channels of a head.
         coord_dim: Number of coordinates of a position.
-        heads: Number of heads, each with its own P and Ω. With 1, any number of heads share them.
+        heads: Number of heads. P and Ω have one entry for each head. With 1, any number of heads
+            share P and Ω.
         layout: How the rotating channels are paired after multiplication by the transpose of P:
             ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
     """
@@ -68,7 +69,7 @@ class RotaryForm(Derived):
         """Return the rotations R(r) of positions r, ``(..., heads, seq, head_dim, head_dim)``.
 
         For floating-point positions, the matrices have the dtype of the positions. For integer
-        positions, the dtype of the matrices is float64.
+        positions, the matrices are float64.
         """
         matrix = self._matrices(positions)
         return matrix.to(positions.dtype) if positions.is_floating_point() else matrix

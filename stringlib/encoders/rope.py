@@ -163,17 +163,18 @@ def mrope(
 ) -> Tensor:
     """Return M-RoPE frequencies: each pair depends on one of several coordinates.
 
-    This is equation :eq:`eq-grid-axial` with another choice of frequencies. All pairs keep the
-    frequencies of RoPE, which are one geometric sequence; :class:`AxialRoPE` has a sequence for
-    each coordinate. A token whose coordinates all equal t is rotated as by RoPE at position t.
+    M-RoPE is equation :eq:`eq-grid-axial` with another choice of frequencies. All pairs keep the
+    frequencies of RoPE, which are one geometric sequence. In contrast, :class:`AxialRoPE` has one
+    sequence for each coordinate. A token whose coordinates all equal t is rotated as by RoPE at
+    position t.
 
     Args:
         frequencies: Frequencies of RoPE in one coordinate, ``(heads, pairs, 1)``.
         sections: Number of pairs for each coordinate (``mrope_section`` in configurations). Their
             sum must be the number of pairs.
         interleaved: If False (default), the pairs of each coordinate are contiguous. If True,
-            coordinate k ≥ 1 of n coordinates has the pairs k, k + n, k + 2n, … up to its number of
-            pairs. Coordinate 0 has all other pairs.
+            coordinate k ≥ 1 of n coordinates has the first ``sections[k]`` of the pairs k, k + n,
+            k + 2n, … Coordinate 0 has all other pairs.
 
     Returns:
         The frequencies Ω, ``(heads, pairs, len(sections))``, float64.

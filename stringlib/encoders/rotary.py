@@ -2,7 +2,7 @@ r"""Rotary encoders: the rotation :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\t
 
 The orthogonal *basis* P splits the channels into planes. The *frequencies* Ω are the angles, in
 radians, by which each plane rotates per unit of each coordinate of the position r. The encoders of
-this package differ only in how they obtain P and Ω. The rotation of a plane is in
+this package differ in how they obtain P and Ω. The rotation of a plane is in
 :mod:`stringlib.kernels.rotation`.
 
 The form is general. Suppose that every real vector r is a position. Then every continuous encoding
@@ -105,7 +105,8 @@ class RotaryEncoder(RotaryForm):
     Args:
         head_dim: Number of channels of a head.
         coord_dim: Number of coordinates of a position.
-        heads: Number of heads, each with its own P and Ω. With 1, any number of heads share them.
+        heads: Number of heads. P and Ω have one entry for each head. With 1, any number of heads
+            share P and Ω.
         layout: How the rotating channels are paired after multiplication by the transpose of P:
             ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
     """

@@ -25,7 +25,7 @@ def position_interpolation(
 ) -> Tensor:
     r"""Return all frequencies divided by the same factor, equation :eq:`eq-scale-interpolation`.
 
-    This has the same effect as dividing all positions by ``scale``.
+    Dividing all frequencies has the same effect as dividing all positions by ``scale``.
 
     Args:
         frequencies: Ω, ``(heads, pairs, coord_dim)``.
@@ -127,11 +127,12 @@ def yarn_by_index(
 ) -> Tensor:
     r"""Return frequencies scaled by YaRN in the form of most released code.
 
-    This differs from :func:`yarn` for the pairs that make between ``fast`` and ``slow`` full turns
-    in training. For these pairs, the factor of the frequency is linear in the *index* of the pair,
-    :eq:`eq-model-index`. By default the ends of the range are rounded outwards to whole pairs. With
-    base 10,000, 128 channels, T = 4096 and s = 8, the two forms differ by more than 1 % in 25 of 64
-    frequencies. Use the form with which a checkpoint was trained.
+    The result differs from that of :func:`yarn` for the pairs that make between ``slow`` and
+    ``fast`` full turns in training. For these pairs, the factor of the frequency is linear in the
+    *index* of the pair, :eq:`eq-model-index`. By default the ends of the range are rounded outwards
+    to whole pairs. With base 10,000, 128 channels, T = 4096 and s = 8, the results of the two
+    functions differ by more than 1 % in 25 of 64 frequencies. Use the function that agrees with the
+    code with which a checkpoint was trained.
 
     Args:
         frequencies: Frequencies in one coordinate, a geometric sequence in descending order,
@@ -263,7 +264,7 @@ class DynamicNTK(Derived):
         self.register_buffer("longest", torch.tensor(self.length), persistent=False)
 
     def reset_non_persistent_buffers(self) -> None:
-        """Forget the longest text."""
+        """Set the greatest length of a text to the length in training."""
         self.longest.fill_(self.length)
 
     def forward(self, frequencies: Tensor, scale: float, length: Tensor) -> tuple[Tensor, Any]:
@@ -313,13 +314,13 @@ def long_rope_attention_factor(scale: Scale, length: Positive) -> float:
 def yarn_attention_factor(scale: Scale, weight: Positive = 1.0) -> float:
     r"""Return YaRN's factor :math:`0.1\,c \ln s + 1`, which multiplies **both** q and k.
 
-    So scores are multiplied by the square of the factor. The paper divides scores by a
+    So the factor multiplies scores by its square. The paper divides scores by a
     temperature t and sets :math:`\sqrt{1/t} = 0.1 \ln s + 1`.
 
     Args:
         scale: :math:`s \ge 1`, the new length divided by the length in training.
-        weight: c. Default: 1, the value of the paper. A checkpoint may have two such weights,
-            ``mscale`` and ``mscale_all_dim``. Its code multiplies q and k by the factor of
+        weight: The number c. Default: 1, the value of the paper. A checkpoint may have two values
+            of c, ``mscale`` and ``mscale_all_dim``. Its code multiplies q and k by the factor of
             ``mscale`` divided by that of ``mscale_all_dim``, and multiplies the scale of softmax by
             the square of the latter factor.
 

@@ -58,8 +58,8 @@ class STRING(RotaryEncoder):
         Args:
             inv_freq: Frequency of each pair in radians per position, ``(pairs,)``. If the model
                 scales its frequencies for longer texts, give the scaled frequencies. The encoder
-                contains no other part of such a method; for example, YaRN's attention factor has to
-                be applied separately.
+                contains no other part of a scaling method. For example, YaRN's attention factor has
+                to be applied separately.
             layout: How the model pairs channels: ``"half"`` (default) for (i, i + pairs),
                 ``"interleaved"`` for (2i, 2i + 1).
             head_dim: Number of channels of a head. If it exceeds ``2 * pairs``, the last channels

@@ -1,4 +1,4 @@
-r"""Products of decays between tokens, and scores with these decays, for the tokens of one chunk.
+r"""The decays between the tokens of one chunk, and the scores of queries and keys with decays.
 
 Let :math:`a_t \le 0` be the logarithm of the decay of token t. The decay from key j to query i is
 :math:`e^{a_{j+1} + \dots + a_i}`. The exponent is always computed as a sum of logarithms and never

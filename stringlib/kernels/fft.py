@@ -129,7 +129,7 @@ def hankel_view(values: Tensor, keys: tuple[int, ...]) -> Tensor:
 def fast_length(least: int) -> int:
     """Return the smallest integer ≥ ``least`` that has no prime factors but 2, 3 and 5.
 
-    FFTs of such lengths are fast.
+    FFTs of lengths with only these prime factors are fast.
     """
     for length in itertools.count(max(least, 1)):
         rest = length

@@ -119,7 +119,7 @@ def _tile(
         sizes: Number of keys along each axis.
         exact: If True, the logarithms of the weights of each query are shifted by their maximum,
             which is returned as the log scale. If False, the log scale is None.
-        scales: Log scales of these keys, last key first, and of these queries, or None.
+        scales: Log scales of the keys, last key first, and of the queries of the tile, or None.
     """
 
     def by_position(pairs: Tensor) -> Tensor:
@@ -210,8 +210,8 @@ def excess(largest: Tensor, dtype: torch.dtype) -> Tensor:
 def _sparing(function: Callable[..., Any], *args: Any) -> Any:
     """Return ``function(*args)``, whose intermediate tensors are computed again for the gradient.
 
-    This saves memory. Under ``torch.func`` the intermediate tensors are kept, because a batch of
-    ``vmap`` no longer exists when the gradient is computed.
+    Computing them again saves memory. Under ``torch.func`` the intermediate tensors are kept,
+    because a batch of ``vmap`` no longer exists when the gradient is computed.
     """
     if in_torch_func():
         return function(*args)
