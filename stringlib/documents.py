@@ -50,9 +50,10 @@ class Documents(NamedTuple):
         return apart(self.numbers, self.numbers)
 
     def restarted(self, matrix: Tensor) -> Tensor:
-        """Return the weight of each pair of tokens by their positions in their document.
+        """Return the weight of each pair of tokens, given the weights of pairs of positions.
 
-        The weight of tokens in different documents is 0.
+        The position of a token is its position in its document. The weight of tokens in different
+        documents is 0.
 
         Args:
             matrix: The weights w(i, j) of a query at position i and a key at position j,
@@ -138,7 +139,8 @@ def longest(start: int | Tensor, count: int) -> int:
     For packed documents whose positions cannot be inspected, the result is 0.
 
     Args:
-        start: Position of the first token, as for :func:`token_positions`.
+        start: Position of the first token. For packed documents, a tensor ``(..., 1, count)`` with
+            one number per token, to which the index of the token is added.
         count: Number of tokens.
     """
     if not isinstance(start, Tensor):

@@ -36,7 +36,8 @@ class RotaryForm(Derived):
         heads: Number of heads. P and Ω have one entry for each head. With 1, any number of heads
             share P and Ω.
         layout: How the rotating channels are paired after multiplication by the transpose of P:
-            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` pairs channels
+            (i, i + pairs).
     """
 
     @by_name("heads", "layout")
@@ -168,7 +169,7 @@ class RotaryForm(Derived):
         this encoder.
 
         Args:
-            positions: ``(..., seq, coord_dim)``.
+            positions: Positions of the tokens, ``(..., seq, coord_dim)``.
             layout: How the model pairs channels: ``"half"`` (default), as Llama and most language
                 models do, or ``"interleaved"``.
             dtype: Floating-point dtype of the tables. Default: float32. Angles are computed in
@@ -176,8 +177,9 @@ class RotaryForm(Derived):
 
         Returns:
             ``(cos, sin)``, each ``(..., seq, head_dim)``. Each value occurs twice, at the two
-            channels of its pair. A model with the other layout does not rotate with these tables,
-            because the two channels of a pair get different angles, :eq:`eq-model-tiled`.
+            channels of its pair. With these tables, a model with the other layout does not compute
+            rotations, because the two channels of its pairs get different angles,
+            :eq:`eq-model-tiled`.
 
         Raises:
             TypeError: If ``dtype`` is not a floating-point dtype.
@@ -296,9 +298,9 @@ class RotaryForm(Derived):
         """Move or convert the module, but keep its frequencies and bases in a wide dtype.
 
         Buffers (fixed frequencies and bases) stay in float64, or in float32 on a device without
-        float64. Parameters (learned frequencies) can be converted to float32 or float64; a request
-        for a narrower dtype leaves parameters in float32 or float64. Frequencies that are rounded
-        to bfloat16 would give wrong angles at large distances.
+        float64. Parameters (learned frequencies) can be converted to float32 or float64. A request
+        for a narrower dtype leaves parameters in float32 or float64, because frequencies that are
+        rounded to bfloat16 give wrong angles at large distances.
         """
         own = [b for b in self._buffers.values() if b is not None]
 

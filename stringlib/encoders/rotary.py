@@ -84,10 +84,11 @@ class RotaryEncoder(RotaryForm):
     :meth:`~stringlib.encoders.form.RotaryForm.basis`. A subclass that can multiply by P faster
     than with a dense matrix also overrides :meth:`to_basis` and :meth:`from_basis`.
 
-    In :meth:`forward` and :meth:`rotate`, the vectors ``q``, ``k`` and ``x`` have shape
-    ``(..., heads, seq, head_dim)``. The argument ``positions`` is the result of :meth:`phases`, or
-    an integer or floating-point tensor ``(..., seq, coord_dim)``. Its leading dimensions broadcast
-    with those of the vectors before the heads.
+    In :meth:`forward` and :meth:`rotate`, the vectors ``q`` and ``x`` have shape
+    ``(..., heads, seq, head_dim)``. The keys ``k`` may have another number of heads and tokens, see
+    :meth:`forward`. The argument ``positions`` is the result of :meth:`phases`, or an integer or
+    floating-point tensor ``(..., seq, coord_dim)``. The leading dimensions of ``positions``
+    broadcast with the dimensions of the vectors before the heads.
 
     ``.half()`` and ``.bfloat16()`` leave frequencies in float32 or float64, because rounded
     frequencies give wrong angles at large distances. A wrapper such as FSDP casts parameters
@@ -108,7 +109,8 @@ class RotaryEncoder(RotaryForm):
         heads: Number of heads. P and Ω have one entry for each head. With 1, any number of heads
             share P and Ω.
         layout: How the rotating channels are paired after multiplication by the transpose of P:
-            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` pairs channels
+            (i, i + pairs).
     """
 
     def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
@@ -257,7 +259,7 @@ class RotaryEncoder(RotaryForm):
         positions: Tensor | Phases,
         basis: Tensor | None = None,
     ) -> Phases:
-        """Return the phases for ``x``: those of positions, or given phases after a check.
+        """Return the phases for ``x``, computed from positions or given and then checked.
 
         Raises:
             ValueError: If ``x`` has the wrong number of heads, or if given phases have a shape that

@@ -45,7 +45,7 @@ def ntk_aware(frequencies: Floats[Tensor, "heads pairs 1"], scale: Scale) -> Ten
     r"""Return the frequencies of RoPE with a larger base (NTK-aware scaling), :eq:`eq-scale-ntk`.
 
     The highest frequency does not change, and the lowest is divided by ``scale``. The function does
-    not need the base: it divides the frequency of pair i of n by :math:`s^{i/(n-1)}`. For
+    not need the base: it divides the frequency of pair i of n pairs by :math:`s^{i/(n-1)}`. For
     scaling that depends on the length of the text, see :class:`DynamicNTK`.
 
     Args:
@@ -54,8 +54,8 @@ def ntk_aware(frequencies: Floats[Tensor, "heads pairs 1"], scale: Scale) -> Ten
         scale: :math:`s \ge 1`, the new length divided by the length in training.
 
     Returns:
-        The scaled frequencies, float64, of the same shape. For RoPE with base b these are the
-        frequencies of base :math:`b\,s^{d/(d-2)}`.
+        The scaled frequencies, float64, of the same shape. For RoPE with base b and d
+        channels, the scaled frequencies are those of base :math:`b\,s^{d/(d-2)}`.
 
     Raises:
         ValueError: If ``frequencies`` have fewer than two pairs.
@@ -83,9 +83,9 @@ def yarn(
     Within the length T of training, a pair with the frequency vector ω makes
     :math:`r = T\,\|\omega\| / 2\pi` full turns. If r is at least ``fast``, the frequency does not
     change. If r is at most ``slow``, the frequency is divided by ``scale``. Between these limits,
-    the factor of the frequency is linear in r. In most released
-    code, this factor is linear in the index of the pair instead, see :func:`yarn_by_index`. YaRN
-    also scales the logits, see :func:`yarn_attention_factor`.
+    the factor of the frequency is linear in r. In most released code, this factor is linear in the
+    index of the pair instead, see :func:`yarn_by_index`. YaRN also scales the logits, see
+    :func:`yarn_attention_factor`.
 
     The scaling of Llama 3.1 is this function with ``slow=1`` and ``fast=4`` (``low_freq_factor``
     and ``high_freq_factor`` in the configuration), without the scaling of the logits.
@@ -291,9 +291,10 @@ class DynamicNTK(Derived):
 
 @checked
 def long_rope_attention_factor(scale: Scale, length: Positive) -> float:
-    r"""Return LongRoPE's factor :math:`\sqrt{1 + \ln s/\ln T}`, which multiplies **both** q and k.
+    r"""Return LongRoPE's attention factor, which multiplies **both** q and k.
 
-    In released code the factor multiplies only the rotating channels.
+    The factor is :math:`\sqrt{1 + \ln s/\ln T}`, with s the ``scale`` and T the ``length``. In
+    released code the factor multiplies only the rotating channels.
 
     Args:
         scale: :math:`s \ge 1`, the new length divided by the length in training.
@@ -312,10 +313,11 @@ def long_rope_attention_factor(scale: Scale, length: Positive) -> float:
 
 @checked
 def yarn_attention_factor(scale: Scale, weight: Positive = 1.0) -> float:
-    r"""Return YaRN's factor :math:`0.1\,c \ln s + 1`, which multiplies **both** q and k.
+    r"""Return YaRN's attention factor, which multiplies **both** q and k.
 
-    So the factor multiplies scores by its square. The paper divides scores by a
-    temperature t and sets :math:`\sqrt{1/t} = 0.1 \ln s + 1`.
+    The factor is :math:`0.1\,c \ln s + 1`, with s the ``scale`` and c the ``weight``. So scores are
+    multiplied by the square of the factor. The paper divides scores by a temperature t and sets
+    :math:`\sqrt{1/t} = 0.1 \ln s + 1`.
 
     Args:
         scale: :math:`s \ge 1`, the new length divided by the length in training.

@@ -236,7 +236,7 @@ def decayed_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Return the causal sums and the last state with a decay, :eq:`eq-decay-chunk`.
 
-    Autograd computes the gradients. For gradients by hand, see :func:`_by_hand`.
+    Autograd computes the gradients. For gradients by hand, see ``_by_hand``.
 
     Args:
         q: Queries, ``(..., n, m)``.
