@@ -144,7 +144,7 @@ class RotaryEncoder(RotaryForm):
             positions: Positions of the tokens, ``(..., seq, coord_dim)``.
 
         Returns:
-            A :class:`Phases` with the cosines and sines and the basis P.
+            A :class:`~stringlib.encoders.rotary.Phases` with cosines, sines and the basis P.
 
         Example:
             >>> from stringlib import RoPE
