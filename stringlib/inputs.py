@@ -306,9 +306,9 @@ def has_values(x: Tensor) -> bool:
 def hint_for(value: object) -> str:
     """Return the end of an error for a value that is no tensor of a usable dtype, or ``""``."""
     if isinstance(value, Proxy):
-        return ". torch.fx cannot trace this function. Use torch.compile or torch.export instead"
+        return ". torch.fx cannot trace this function. Use torch.compile or torch.export instead."
     if isinstance(value, Tensor) and value.is_floating_point():
-        return ", which has no arithmetic. Convert it with .to(torch.bfloat16)"
+        return ", which has no arithmetic. Convert it with .to(torch.bfloat16)."
     return ""
 
 

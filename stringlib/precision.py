@@ -103,8 +103,8 @@ def require_exact(name: str, positions: Tensor) -> None:
     half = dtype.is_floating_point and dtype.itemsize < 4
     if not half and -exact <= least and most <= exact:
         return
-    if not math.isfinite(least + most):
-        raise ValueError(f"{name} must be finite, got {least + most}")
+    if not (math.isfinite(least) and math.isfinite(most)):
+        raise ValueError(f"{name} must be finite, got {most if math.isfinite(least) else least}")
     if max(-least, most) > exact:
         wide = dtype if dtype.is_floating_point else torch.float64
         far = max(-least, most) > 2.0**53

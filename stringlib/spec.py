@@ -279,7 +279,7 @@ def _tensor(name: str, meta: Array, once: set[str], none: str) -> Test:
         sizes_text = ", ".join(f"{_name(key)} = {sizes[key]}" for key in known)
         sizes_text = f"({shape}) with {sizes_text}" if known else f"({shape})"
         line = x.ndim == 1 and (sizes.get(last) == 1 or last == "coord_dim")
-        hint = f". Write {name}[:, None]" if line else ""
+        hint = f". Write {name}[:, None]." if line else ""
         return ValueError(f"{name} must have shape {sizes_text}, got {tuple(x.shape)}{hint}")
 
     def test(x: Any, sizes: Sizes) -> None:

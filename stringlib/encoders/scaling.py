@@ -227,7 +227,7 @@ class Beyond(nn.Module):
         if own.shape != frequencies.shape:
             raise ValueError(
                 f"encoder must have frequencies of shape {tuple(frequencies.shape)}, got "
-                f"{tuple(own.shape)}. The encoder for short texts has the expected shape."
+                f"{tuple(own.shape)}. The frequencies for short texts have the expected shape."
             )
         return torch.where(longer, own, frequencies), torch.where(longer, self.scale, scale)
 
