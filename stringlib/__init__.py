@@ -117,7 +117,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``foldable``, so that only its users import :mod:`stringlib.interop`."""
+    """Return ``foldable``, and import :mod:`stringlib.interop` only when ``foldable`` is used."""
     if name != "foldable":
         raise AttributeError(f"module 'stringlib' has no attribute {name!r}")
     from stringlib.interop import foldable

@@ -1,6 +1,6 @@
 """The annotations by which :func:`~stringlib.spec.checked` checks arguments.
 
-:mod:`stringlib.spec` describes them.
+:mod:`stringlib.spec` describes the annotations.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from stringlib.spec import F
 def by_name(*names: str) -> Callable[[F], F]:
     """Return a decorator that also accepts keyword-only arguments by position, with a warning.
 
-    So calls that were written for an earlier version still work.
+    So a call that was written for an earlier version still works.
 
     Args:
         *names: Names of the keyword-only arguments, in their former order after the positional
@@ -34,7 +34,7 @@ def by_name(*names: str) -> Callable[[F], F]:
             words = ", ".join(f"{name}={value!r}" for name, value in given.items())
             warnings.warn(
                 f"{', '.join(given)} must be given by name from the next version on, got by "
-                f"position: write {words}",
+                f"position. Write {words}.",
                 DeprecationWarning,
                 stacklevel=2,
             )

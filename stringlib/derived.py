@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 
 class Derived(nn.Module):
-    """Base class of modules with non-persistent buffers, which computes these buffers when needed.
+    """Base class of modules that compute their non-persistent buffers again when this is needed.
 
     Non-persistent buffers are not in the ``state_dict``, so loading does not restore them. After
-    ``load_state_dict(assign=True)`` into a module on the meta device, these buffers would still
-    have no memory, and after ``to_empty`` they would have arbitrary values. This class therefore
-    calls :meth:`reset_non_persistent_buffers` after these two operations, and after every move or
-    conversion. If several modules share this module, ``to_empty`` is applied to this module several
-    times, and the buffers are computed each time.
+    ``load_state_dict(assign=True)`` into a module on the meta device, non-persistent buffers would
+    still have no memory. After ``to_empty`` they would have arbitrary values. This class therefore
+    calls :meth:`reset_non_persistent_buffers` after ``load_state_dict(assign=True)``, after
+    ``to_empty``, and after every other move or conversion. If several modules share this module,
+    ``to_empty`` is applied to this module several times, and the buffers are computed each time.
     """
 
     def reset_non_persistent_buffers(self) -> None:
@@ -46,9 +46,9 @@ class Derived(nn.Module):
             like = fn(t)  # called with t itself, because a subclass may keep its dtype
             if t.is_meta and not like.is_meta:
                 raise RuntimeError(
-                    f"{type(self).__name__} was created on the meta device, so the numbers that "
-                    "its constructor was given are lost, and no state_dict holds them. Create it "
-                    "on the device where it will be used."
+                    f"{type(self).__name__} must be created on the device where it will be used, "
+                    "got the meta device. The numbers given to its constructor are lost there, and "
+                    "no state_dict contains them."
                 )
             return t.to(like.device, like.dtype)
 

@@ -21,9 +21,10 @@ class Documents(NamedTuple):
 
     Attributes:
         numbers: Index of the document of each token in its row, counted from 0, ``(..., n)``.
-        starts: True for the first token of each document except the first one, ``(..., n)``.
+        starts: True for the first token of each document except the first document,
+            ``(..., n)``.
         offsets: Position of each token in its document minus its index in the row, ``(..., n)``.
-        earlier: Number of earlier tokens of the first document, which a state already contains.
+        earlier: Number of tokens of the first document that a state already contains.
     """
 
     numbers: Tensor
@@ -38,7 +39,10 @@ class Documents(NamedTuple):
 
     @property
     def of_keys(self) -> Tensor:
-        """Index of the document of each key, keys of the state included, ``(..., earlier + n)``."""
+        """Index of the document of each key, ``(..., earlier + n)``.
+
+        The keys of a state come first. They belong to document 0.
+        """
         return pad(self.numbers, (self.earlier, 0))
 
     def apart(self) -> Tensor:
@@ -46,9 +50,10 @@ class Documents(NamedTuple):
         return apart(self.numbers, self.numbers)
 
     def restarted(self, matrix: Tensor) -> Tensor:
-        """Return the weight of each pair of tokens by their positions in their document.
+        """Return the weight of each pair of tokens, given the weights of pairs of positions.
 
-        The weight of tokens in different documents is 0.
+        The position of a token is its position in its document. The weight of tokens in different
+        documents is 0.
 
         Args:
             matrix: The weights w(i, j) of a query at position i and a key at position j,
@@ -70,8 +75,9 @@ class Documents(NamedTuple):
         lengths = (self.positions[..., -1] + 1).unique().tolist()
         if len(lengths) > 1:
             raise ValueError(
-                "return_state must be False unless the last document has the same number of tokens "
-                f"in each row, because a state has one length, got the lengths {lengths}"
+                "return_state must be False unless the last document has the same length in every "
+                f"row, got the lengths {lengths}. A state has one length for all rows. Process the "
+                "rows separately, or leave return_state out."
             )
         return int(lengths[0]) if lengths else self.earlier
 
@@ -87,7 +93,7 @@ def documents_of(
     Args:
         x: Vectors of the tokens, ``(..., heads, n, d)``.
         document_ids: Integers, ``(..., n)``, equal for the tokens of a document, and larger for
-            later documents. If this is a :class:`Documents`, it is returned unchanged.
+            later documents. A :class:`Documents` is returned unchanged.
         earlier: Number of tokens of a state, which belong to the first document. Default: 0.
 
     Raises:
@@ -99,8 +105,8 @@ def documents_of(
     if any_eager(before, lambda x: x > after):
         larger, smaller = (x[before > after][0].item() for x in (before, after))
         raise ValueError(
-            "document_ids must not decrease along a row, because the tokens of a document are "
-            f"consecutive, got {smaller} after {larger}. Sort the tokens by document."
+            f"document_ids must not decrease along a row, got {smaller} after {larger}. The tokens "
+            "of a document must be consecutive. Sort the tokens by document."
         )
     starts = pad(before != after, (1, 0))[..., : document_ids.shape[-1]]
     numbers = starts.cumsum(-1)
@@ -128,10 +134,13 @@ def token_positions(start: int | Tensor, count: int, device: torch.device | None
 
 
 def longest(start: int | Tensor, count: int) -> int:
-    """Return the largest position of tokens plus 1; 0 for packed documents that are not inspected.
+    """Return the largest position of tokens plus 1.
+
+    For packed documents whose positions cannot be inspected, the result is 0.
 
     Args:
-        start: Position of the first token, as for :func:`token_positions`.
+        start: Position of the first token. For packed documents, a tensor ``(..., 1, count)`` with
+            one number per token, to which the index of the token is added.
         count: Number of tokens.
     """
     if not isinstance(start, Tensor):
@@ -142,14 +151,14 @@ def longest(start: int | Tensor, count: int) -> int:
 
 
 def apart(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return a mask, True for a query and a key of different documents, with a dimension for heads.
+    """Return a mask, True for a query and a key of different documents, ``(..., 1, n, keys)``.
 
     Args:
         queries: Index of the document of each query, ``(..., n)``.
         keys: Index of the document of each key, ``(..., keys)``.
 
     Returns:
-        ``(..., 1, n, keys)``.
+        The mask. Its dimension of size 1 is for heads.
     """
     return (queries[..., :, None] != keys[..., None, :]).unsqueeze(-3)
 

@@ -1,7 +1,8 @@
 """The check before folding that a projection computes only a product with its weight and a bias.
 
-A basis may be merged into the weight of such a projection only. In other projections, the basis
-would be lost, or would not be applied to the output of an adapter, a hook or a parametrisation.
+A basis may be merged only into the weight of a projection that passes this check. In other
+projections, the basis would be lost, or would not be applied to the output of an adapter, a hook or
+a parametrisation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from torch.nn.utils.parametrize import is_parametrized
 
 
 def additions(module: nn.Module) -> str:
-    """Name what a call of a module runs besides its class's ``forward``; ``""`` for nothing."""
+    """Return in words what a call of a module runs besides the ``forward`` of its class.
+
+    If there is nothing else, the result is ``""``.
+    """
     every = torch.nn.modules.module
     own = (
         module._forward_hooks,
@@ -42,7 +46,10 @@ def additions(module: nn.Module) -> str:
 
 
 def additions_to_weight(linear: nn.Module) -> str:
-    """Name what a projection computes besides its weight and bias; ``""`` for nothing."""
+    """Return in words what a projection computes besides the product with its weight and the bias.
+
+    If there is nothing else, the result is ``""``.
+    """
     if not (isinstance(linear, nn.Linear) and _is_from(type(linear).forward, nn.modules.linear)):
         return "a forward of its own"
     for name in ("weight", "bias"):
@@ -55,7 +62,10 @@ def additions_to_weight(linear: nn.Module) -> str:
 
 
 def additions_to_norm(norm: nn.Module) -> str:
-    """Name what prevents replacing the scales of a norm by others; ``""`` for nothing."""
+    """Return in words what prevents replacing the scales of a norm by other scales.
+
+    If nothing prevents this, the result is ``""``.
+    """
     for part in norm.modules():
         if is_parametrized(part):
             return "a weight that is computed at each call"
@@ -68,7 +78,10 @@ def additions_to_norm(norm: nn.Module) -> str:
 
 
 def _unlike_numbers(parameter: Tensor | None) -> str:
-    """Name the difference of a parameter from a dense array of numbers; ``""`` for none."""
+    """Return in words how a parameter differs from a dense array of numbers.
+
+    If it does not differ, the result is ``""``.
+    """
     if parameter is None:
         return ""
     if type(parameter) not in (Tensor, nn.Parameter):
@@ -93,11 +106,11 @@ def require_foldable(
         kind = "a plain nn.Linear without" if test is additions_to_weight else "free of"
         raise ValueError(
             f"{name} must be {kind} hooks and adapters to be folded, got {type(module).__name__} "
-            f"with {found}. Remove hooks and parametrisations, merge adapters and dequantise "
-            "weights first, or fold before you wrap the model."
+            f"with {found}. Remove hooks and parametrisations, merge adapters, and use dense "
+            "weights (dequantised, and not on the meta device), or fold before you wrap the model."
         )
 
 
 def _is_from(function: Any, module: ModuleType) -> bool:
-    """Return whether a function was defined in a module of Python, and so is no patch."""
+    """Return whether a function was defined in a given Python module, so that it is no patch."""
     return getattr(function, "__globals__", None) is vars(module)

@@ -43,8 +43,8 @@ def require_heads(name: str, x: Tensor, heads: int) -> None:
     """Raise ``ValueError`` unless ``x`` has ``heads`` heads; with ``heads=1`` accept any number."""
     if heads != 1 and x.shape[-3] != heads:
         raise ValueError(
-            f"{name} must have {heads} heads, shape (..., {heads}, seq, head_dim), got shape "
-            f"{tuple(x.shape)}"
+            f"{name} must have {heads} heads, got shape {tuple(x.shape)}. The expected shape is "
+            f"(..., {heads}, seq, head_dim)."
         )
 
 
@@ -126,16 +126,16 @@ def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: 
         common_shape(x.shape[:-3], given.shape[:-own])
     except RuntimeError:
         raise ValueError(
-            f"{name} must have leading dimensions that broadcast with {tuple(x.shape[:-3])}, those "
-            f"of {x_name}, got leading dimensions {tuple(given.shape[:-own])} in shape "
-            f"{tuple(given.shape)}"
+            f"{name} must have leading dimensions that broadcast with {tuple(x.shape[:-3])}, got "
+            f"leading dimensions {tuple(given.shape[:-own])} in shape {tuple(given.shape)}. The "
+            f"leading dimensions of {x_name} are {tuple(x.shape[:-3])}."
         ) from None
 
 
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape to which all given shapes broadcast.
 
-    This function is fast if all shapes are equal or empty; in other cases it calls
+    This function is fast if all shapes are equal or empty. In other cases it calls
     ``torch.broadcast_shapes``, which takes 30 µs even for equal shapes (torch 2.13). Two calls of
     ``torch.broadcast_shapes`` took half of the time of linear attention on a hundred tokens.
 
@@ -159,7 +159,7 @@ def require_places(
     """Raise ``ValueError`` unless the leading dimensions of positions expand to those of ``x``.
 
     The leading dimensions are all but the last ``own`` of ``positions``, and all but the last two
-    of ``x``. An encoder broadcasts its vectors with the positions. A layer does not broadcast its
+    of ``x``. An encoder broadcasts vectors with their positions. A layer does not broadcast its
     tokens, because its output has the shape of the tokens, ``(..., seq, dim)``. None is accepted as
     ``positions``. Errors call the positions ``what``.
 
@@ -169,10 +169,11 @@ def require_places(
     """
     if positions is not None and not expands(positions.shape[:-own], x.shape[:-2]):
         raise ValueError(
-            f"{what} must have leading dimensions that expand to {tuple(x.shape[:-2])}, those of "
-            f"{name}, got leading dimensions {tuple(positions.shape[:-own])} in shape "
-            f"{tuple(positions.shape)}. Pass the same {what} for the whole batch, or one set for "
-            f"each entry of {name}."
+            f"{what} must have leading dimensions that expand to {tuple(x.shape[:-2])}, got "
+            f"leading dimensions {tuple(positions.shape[:-own])} in shape "
+            f"{tuple(positions.shape)}. The leading dimensions of {name} are "
+            f"{tuple(x.shape[:-2])}. Pass the same {what} for the whole batch, or one set for each "
+            f"entry of {name}."
         )
 
 
@@ -183,20 +184,22 @@ def require_log_decay(name: str, x: Tensor) -> None:
     """
     if any_eager(x, lambda x: x.amax() > 0):
         raise ValueError(
-            f"{name} must be at most 0, as it is the logarithm of a decay factor between 0 and 1, "
-            f"got {x.max().item():g}. If you have the factor, pass factor.log()."
+            f"{name} must be at most 0, got {x.max().item():g}. It is the logarithm of a decay "
+            "factor between 0 and 1. If you have the factor, pass factor.log()."
         )
 
 
 def require_kind_of_state(given: str, expected: str) -> None:
-    """Raise ``ValueError`` if a state is of another kind than expected.
+    """Raise ``ValueError`` if a state comes from other parts of a layer than expected.
 
-    A state of kind ``""`` is accepted.
+    Args:
+        given: Description of the parts that returned the state. ``""`` is accepted.
+        expected: Description of the parts that receive the state.
     """
     if given not in ("", expected):
         raise ValueError(
-            f"state must be a state of {expected}, got a state of {given}. Pass the state that the "
-            "same layer returned."
+            f"state must come from {expected}, got the state of {given}. Pass the state that the "
+            "same layer or weight returned."
         )
 
 
@@ -220,7 +223,7 @@ def per_head(
             as many dimensions as ``shape``. If it has fewer, its shape is ``(..., keys)``, and all
             heads have the same mask.
         shape: Shape of the keys without channels, ``(..., heads, keys)``.
-        device: Device of the keys. Default: the device is not checked.
+        device: Device of the keys. Default: None, which means that the device is not checked.
         name: Name of the mask in errors.
 
     Returns:
@@ -232,12 +235,12 @@ def per_head(
     """
     if not isinstance(key_mask, Tensor) or key_mask.dtype != torch.bool:
         kind = getattr(key_mask, "dtype", type(key_mask).__name__)
-        raise TypeError(f"{name} must be a boolean tensor, False for padding, got {kind}")
+        raise TypeError(f"{name} must be a boolean tensor, got {kind}. False marks padding.")
     mask = key_mask.unsqueeze(-2) if 1 <= key_mask.ndim < len(shape) else key_mask
     if mask.ndim < 2 or not expands(mask.shape, shape) or mask.shape[-1] != shape[-1]:
         raise ValueError(
-            f"{name} must have shape {tuple(shape)}, or for the same mask in all heads "
-            f"{(*shape[:-2], shape[-1])}, got {tuple(key_mask.shape)}"
+            f"{name} must have shape {(*shape[:-2], shape[-1])}, or {tuple(shape)} with a mask for "
+            f"each head, got {tuple(key_mask.shape)}"
         )
     if device is not None and mask.device != device:
         raise ValueError(f"{name} must be on {device}, the device of the keys, got {mask.device}")
@@ -269,7 +272,10 @@ def _answer(ask: Callable[[], Tensor]) -> bool:
 
 
 def can_inspect(x: Tensor) -> bool:
-    """Return whether the values of a tensor can be inspected: on the CPU, outside compiled code."""
+    """Return whether the values of a tensor can be inspected.
+
+    Values can be inspected if the tensor is on the CPU, outside compiled code.
+    """
     return _looks and x.device.type == "cpu" and has_values(x)
 
 
@@ -300,9 +306,9 @@ def has_values(x: Tensor) -> bool:
 def hint_for(value: object) -> str:
     """Return the end of an error for a value that is no tensor of a usable dtype, or ``""``."""
     if isinstance(value, Proxy):
-        return ". torch.fx cannot trace this function. Use torch.compile or torch.export instead"
+        return ". torch.fx cannot trace this function. Use torch.compile or torch.export instead."
     if isinstance(value, Tensor) and value.is_floating_point():
-        return ", which has no arithmetic. Convert it with .to(torch.bfloat16)"
+        return ", which has no arithmetic. Convert it with .to(torch.bfloat16)."
     return ""
 
 

@@ -67,8 +67,8 @@ def make_part(
     require_name(role, name, known)
     for option in options.keys() & context.keys():
         raise TypeError(
-            f"{option} must not be given, because {role} {name!r} gets it from the other "
-            f"arguments, got {options[option]!r}"
+            f"{option} must not be given for {role} {name!r}, got {options[option]!r}. It follows "
+            "from the other arguments."
         )
     own = pop_options(options, known[name])
     return build(f"{role} {name!r}", known[name], {**context, **own})
@@ -112,8 +112,8 @@ def known_options(
             options = {n: x for n, x in given.items() if n not in own and x is not None}
             for option in options.keys() & fixed.keys():
                 raise TypeError(
-                    f"{option} must not be given to {what}, because {fixed[option]}, "
-                    f"got {options[option]!r}"
+                    f"{option} must not be given to {what}, got {options[option]!r}. "
+                    f"{fixed[option].capitalize()}."
                 )
             if options:
                 require_known_options(what, options, {*own, *known()})
@@ -125,7 +125,7 @@ def known_options(
 
 
 def reject_unused(options: Mapping[str, Any], registries: Mapping[str, Registry]) -> None:
-    """Raise ``ValueError`` if an option is left over that belongs to a part that the layer lacks.
+    """Raise ``ValueError`` if an option is left over, which no part of the layer has taken.
 
     Args:
         options: Options that no part of the layer has taken.
@@ -133,7 +133,7 @@ def reject_unused(options: Mapping[str, Any], registries: Mapping[str, Registry]
     """
     for option, given in options.items():
         takers = [
-            f"{role} is {' or '.join(names)}"
+            f"{role} is {'one of ' * (len(names) > 1)}{', '.join(names)}"
             for role, known in registries.items()
             if (names := [name for name, make in known.items() if option in named(make)])
         ]

@@ -20,7 +20,7 @@ def grid_positions(
     num_prefix: Count0 = 0,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Return the coordinates of every cell of a grid, in reading order (last axis fastest).
+    """Return the coordinates of every cell of a grid, in reading order (last axis changes first).
 
     ``grid_positions(n)`` is for a sequence, ``grid_positions(rows, columns)`` for an image,
     ``grid_positions(depth, rows, columns)`` for a volume. Coordinate ``a`` of a cell is its index
@@ -31,9 +31,8 @@ def grid_positions(
         *sizes: Number of cells along each axis.
         dtype: Dtype of the result. Default: float32.
         num_prefix: Number of tokens before the cells that have no position in the grid, such as a
-            class token and registers. These tokens get position 0, at which an encoder does not
-            rotate.
-            Default: 0.
+            class token and registers. All coordinates of these tokens are 0, so that an encoder
+            does not rotate them. Default: 0.
         device: Device of the result. Default: the default device of torch.
 
     Returns:
@@ -56,8 +55,9 @@ def grid_positions(
     largest = _largest_whole(dtype)
     if max(sizes) - 1 > largest:
         raise ValueError(
-            f"dtype must represent all integers up to {max(sizes) - 1}, the largest coordinate, "
-            f"got {dtype}, which does so only up to {largest}. Pass dtype=torch.float64."
+            f"dtype must represent all integers up to {max(sizes) - 1}, got {dtype}, which does so "
+            f"only up to {largest}. The largest coordinate is {max(sizes) - 1}. Pass "
+            "dtype=torch.float64."
         )
     axes = [torch.arange(size, dtype=dtype, device=device) for size in sizes]
     cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)

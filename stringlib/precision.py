@@ -78,9 +78,9 @@ def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
 def wide_parameter(*shape: int) -> nn.Parameter:
     """Return an uninitialised parameter of the default dtype, but of at least float32.
 
-    Learned frequencies are such parameters. Rounding to bfloat16 changes a frequency by up to 0.4
-    %. For frequencies near 1 radian per position, this is an error of several radians at a distance
-    of 1,000.
+    Learned frequencies are parameters of this kind. Rounding to bfloat16 changes a frequency by up
+    to 0.4 %. At a frequency near 1 radian per position, the angle at a distance of 1,000 is then
+    wrong by up to several radians.
     """
     return nn.Parameter(torch.empty(*shape, dtype=at_least_float32(torch.get_default_dtype())))
 
@@ -103,19 +103,20 @@ def require_exact(name: str, positions: Tensor) -> None:
     half = dtype.is_floating_point and dtype.itemsize < 4
     if not half and -exact <= least and most <= exact:
         return
-    if not math.isfinite(least + most):
-        raise ValueError(f"{name} must be finite, got {least + most}")
+    if not (math.isfinite(least) and math.isfinite(most)):
+        raise ValueError(f"{name} must be finite, got {most if math.isfinite(least) else least}")
     if max(-least, most) > exact:
         wide = dtype if dtype.is_floating_point else torch.float64
         far = max(-least, most) > 2.0**53
         fix = "Use smaller values" if far else "Create them as integers or in float64"
         raise ValueError(
-            f"{name} must be within ±{exact:.0f}, the range in which {wide} represents every "
-            f"integer, got {max(least, most, key=abs)}. {fix}."
+            f"{name} must be within ±{exact:.0f}, got {max(least, most, key=abs)}. Beyond this "
+            f"range {wide} does not represent every integer. {fix}."
         )
     rounded = x[(x != x.round()) & (x.abs() > LARGEST_ERROR * exact)]
     if rounded.numel():
         raise ValueError(
-            f"{name} must be integers in {dtype} beyond ±{LARGEST_ERROR * exact:g}, because other "
-            f"numbers are rounded too much, got {rounded[0].item():g}. Create them in float64."
+            f"{name} in {dtype} must be integers beyond ±{LARGEST_ERROR * exact:g}, got "
+            f"{rounded[0].item():g}. Other numbers of this size are rounded too much. Create them "
+            "in float64."
         )

@@ -8,11 +8,11 @@ The annotations accept:
 ``int``, ``float``, ``bool``  an integer of at least 1; a finite number; a bool
 ``Literal["a", "b"]``         one of these strings
 a class, ``X | None``         an instance of the class; X or None
-``Sequence[int]``             a tuple or list of such integers; ``tuple[int, int]``: of two
+``Sequence[int]``             a tuple or list of integers ≥ 1; ``tuple[int, int]``: of two
 ``Floats[Tensor, shape]``     a floating-point tensor
 ``Indices[Tensor, shape]``    a tensor of integers, int64 or int32
 ``Reals[Tensor, shape]``      a tensor of integers or floating-point numbers
-``Positions[Tensor, shape]``  such a tensor, finite, in the range that its dtype represents
+``Positions[Tensor, shape]``  as ``Reals``, finite, in the range that the dtype represents
 ``LogDecays[Tensor, shape]``  a floating-point tensor without values above 0
 ============================  ===============================================================
 
@@ -157,7 +157,7 @@ def require(name: str, value: object, hint: Any) -> None:
 
     Raises:
         TypeError: If the value has a wrong type or dtype.
-        ValueError: If its type is accepted, but not its value or shape.
+        ValueError: If the type of the value is accepted, but not the value itself or its shape.
     """
     admitted, test = _test(name, _parts(hint), set())
     if test is not None and not isinstance(value, admitted):
@@ -186,7 +186,7 @@ def _name(key: str) -> str:
 def _test(name: str, parts: list[Any], once: set[str]) -> tuple[tuple[type, ...], Test | None]:
     """Return the classes whose instances an annotation accepts, and the test of other values.
 
-    The test is None if there is no annotation, or if annotations of this kind are not checked.
+    If there is no annotation, or if annotations of its kind are not checked, the test is None.
     """
     rows = [part for part in parts if get_origin(part) in (tuple, Sequence)]
     if rows:
@@ -279,7 +279,7 @@ def _tensor(name: str, meta: Array, once: set[str], none: str) -> Test:
         sizes_text = ", ".join(f"{_name(key)} = {sizes[key]}" for key in known)
         sizes_text = f"({shape}) with {sizes_text}" if known else f"({shape})"
         line = x.ndim == 1 and (sizes.get(last) == 1 or last == "coord_dim")
-        hint = f"; write {name}[:, None]" if line else ""
+        hint = f". Write {name}[:, None]." if line else ""
         return ValueError(f"{name} must have shape {sizes_text}, got {tuple(x.shape)}{hint}")
 
     def test(x: Any, sizes: Sizes) -> None:
@@ -326,8 +326,8 @@ def _common(name: str, x: Tensor, front: tuple[int, ...], known: Any, expands: b
     if common is None or (expands and common != known):
         verb = "expand to" if expands else "broadcast with"
         raise ValueError(
-            f"{name} must have leading dimensions that {verb} {tuple(known)}, those of "
-            f"the other arguments, got leading dimensions {tuple(front)} in shape "
-            f"{tuple(x.shape)}"
+            f"{name} must have leading dimensions that {verb} {tuple(known)}, got leading "
+            f"dimensions {tuple(front)} in shape {tuple(x.shape)}. The arguments before "
+            f"{name} have the leading dimensions {tuple(known)}."
         )
     return common

@@ -769,7 +769,7 @@ test_what_does_not_fit_is_named = refusals(
     (lambda: RotaryTables(RoPE(D))(X), "position_ids must have .* got None"),
     (
         lambda: RotaryTables(RoPE(D, heads=2)),
-        "encoder must have heads=1 for tables, .* got heads=2",
+        "encoder must have heads=1 for tables, .*got heads=2",
     ),
     (
         lambda: RotaryTables({"a": RoPE(D), "b": RoPE(D)})(X, IDS, "c"),

@@ -287,9 +287,9 @@ def test_what_is_no_such_argument_is_named(function, arguments) -> None:
 test_these_too = refusals(
     (lambda: KerpleLog(2).at(torch.ones(2, 3)), r"distances must have shape \(n,\), got \(2, 3\)"),
     (lambda: GridSinusoidal(8, 0), "coord_dim must be at least 1, got 0"),
-    (lambda: TEXT(TOKENS, key_mask=MASK[..., :1]), "key_mask must have .* for the same mask"),
+    (lambda: TEXT(TOKENS, key_mask=MASK[..., :1]), "key_mask must have .* for each head"),
     (lambda: offsets.alias_gap(RoPE(8), torch.ones(4)), r"coord_dim = 1, .*offsets\[:, None\]"),
-    (lambda: TEXT(TOKENS, torch.ones(4)), r"coord_dim\), got \(4,\); write positions\[:, None\]"),
+    (lambda: TEXT(TOKENS, torch.ones(4)), r"coord_dim\), got \(4,\). Write positions\[:, None\]"),
     (lambda: properties.largest_difference(Q, X), r"b must broadcast .* of a, \(2, 2, 4, 8\), got"),
     (lambda: properties.largest_difference(1.0, X), "TypeError: a must be a tensor of numbers"),
     (lambda: properties.largest_difference(X, X > 0), "TypeError: b must be .* got torch.bool"),

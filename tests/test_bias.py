@@ -142,8 +142,8 @@ def test_the_gradient_of_a_power_at_distance_0_is_0(logit):
 
 
 test_bad_arguments_are_named = refusals(
-    (lambda: T5Bias(2, num_buckets=31), "num_buckets must be at least 4 and even if .*got 31"),
-    (lambda: T5Bias(2, num_buckets=2), "num_buckets must be at least 4 .*got 2"),
-    (lambda: T5Bias(2, max_distance=8), "max_distance must be at least 9, .* got 8"),
+    (lambda: T5Bias(2, num_buckets=31), "num_buckets must be even and at least 4 .*got 31"),
+    (lambda: T5Bias(2, num_buckets=2), "num_buckets must be even and at least 4 .*got 2"),
+    (lambda: T5Bias(2, max_distance=8), "max_distance must be at least 9, got 8"),
     (lambda: ALiBi(2)(3, 3, 1), "TypeError: positional"),
 )

@@ -37,9 +37,9 @@ def test_a_place_still_does_and_says_how_to_write_it(make, given) -> None:
         wanted = make(*places, **late)
         torch.manual_seed(0)
         written = ", ".join(f"{name}={value!r}" for name, value in late.items())
-        with pytest.warns(DeprecationWarning, match=f"^{', '.join(late)} must.* write ") as told:
+        with pytest.warns(DeprecationWarning, match=f"^{', '.join(late)} must.* Write ") as told:
             made = make(*places, *late.values())
-        assert str(told[0].message).endswith(f"write {written}")
+        assert str(told[0].message).endswith(f"Write {written}.")
         assert [warning.filename for warning in told] == [__file__]
         assert repr(made) == repr(wanted)
         for name, value in wanted.state_dict().items():
@@ -66,7 +66,7 @@ class Own(RotaryEncoder):
 
 
 def test_an_encoder_of_a_user_goes_on() -> None:
-    with pytest.warns(DeprecationWarning, match="write heads=2") as told:
+    with pytest.warns(DeprecationWarning, match="Write heads=2") as told:
         own = Own(6, 2, 2)
     assert told[0].filename == __file__
     back = pickle.loads(pickle.dumps(own))

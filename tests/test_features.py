@@ -219,7 +219,7 @@ test_bad_arguments_are_named = refusals(
      r"mean_square must be a number or have shape \(4,\) or \(2, 4\), got \(3,\)"),
     (lambda: FavorFeatures(4, 4, mean_square=torch.ones(4, dtype=torch.long)),
      "TypeError: mean_square must be a floating-point tensor"),
-    *[(lambda f=f: f(random(3, 4, 6)), "must have 2 heads, .* got shape")
+    *[(lambda f=f: f(random(3, 4, 6)), "must have 2 heads, got shape")
       for f in (TWO_HEADS, TWO_HEADS.scaled_keys)],
 )  # fmt: skip
 

@@ -107,12 +107,14 @@ def test_models_refuse_positions_of_more_than_their_tokens(name, lead) -> None:
     text = LanguageModel(7, 12, 1, 2, name, length=5)
     tokens, line = torch.arange(15).view(3, 5) % 7, torch.arange(5)[:, None]
     with pytest.raises(
-        ValueError, match=r"positions must .* expand to \(3,\), those of tokens, got"
+        ValueError, match=r"positions must .* expand to \(3,\), got .* dimensions of tokens are"
     ):
         text(tokens, line.expand(*lead, 5, 1))
     assert text(tokens, line.expand(1, 5, 1)).shape == text(tokens, line).shape == (3, 5, 7)
     vit, images, grid = ViT((4, 6), 2, 4, 16, 1, 2, name), torch.randn(3, 1, 4, 6), (2, 3)
-    with pytest.raises(ValueError, match=r"positions must have leading dimensions .* images, got"):
+    with pytest.raises(
+        ValueError, match=r"positions must have leading dimensions .* of images are"
+    ):
         vit(images, grid_positions(*grid).expand(*lead, 6, 2))
     assert vit(images, grid_positions(*grid).expand(3, 6, 2)).shape == (3, 4)
     layer, x = MultiHeadAttention(12, 2, encoder="mixed"), torch.randn(3, 5, 12)

@@ -110,7 +110,7 @@ def test_the_state_is_that_of_the_last_document(name: str) -> None:
     # a state that ends in the document in which it began
     _, longer = layer(later, state=after, document_ids=later.new_zeros(2).long(), return_state=True)
     assert longer.length == 5
-    with pytest.raises(ValueError, match=r"last document .* in each row.* lengths \[4, 5\]"):
+    with pytest.raises(ValueError, match=r"last document .* in every row.* lengths \[4, 5\]"):
         layer(x, document_ids=IDS, return_state=True)
 
 
@@ -312,7 +312,7 @@ def test_blocks_pass_documents_on() -> None:
 
 
 REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
-    "falling": (IDS.flip(-1), ValueError, "document_ids must not decrease along a row, because"),
+    "falling": (IDS.flip(-1), ValueError, "document_ids must not decrease along a row, got"),
     "floats": (IDS.double(), TypeError, "document_ids must be a tensor of integers, int64 or int3"),
     "short": (
         IDS[:, 1:],

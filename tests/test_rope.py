@@ -76,10 +76,10 @@ OMEGA = torch.ones(1, 6, 1)
 
 
 test_sections_that_cannot_be_are_named = refusals(
-    (lambda: mrope(OMEGA, (2, 2)), r"sections must add up to 6, .* got \(2, 2\)"),
+    (lambda: mrope(OMEGA, (2, 2)), r"sections must add up to the number of pairs, 6, got \(2, 2\)"),
     (
         lambda: mrope(OMEGA, (1, 4, 1), interleaved=True),
-        r"sections must be at most \[2, 2\] .* got \(1, 4, 1\)",
+        r"sections\[1\] must be at most 2 .* got 4 in \(1, 4, 1\)",
     ),
     (lambda: mrope(OMEGA, (6, 0)), "sections must be at least 1, got 0"),
     (lambda: mrope(OMEGA, (3.0, 3)), "TypeError: sections must be an int, got 3.0"),

@@ -31,8 +31,8 @@ test_an_unknown_name_is_given_with_the_nearest_known_one = refusals(
 test_an_option_that_the_layer_sets_is_refused_with_the_reason = refusals(
     (lambda: LanguageModel(5, 12, 1, 3, causal=False), "TypeError: causal .* is always causal"),
     (lambda: MultiHeadAttention(12, 3, attention="favor", head_dim=3),
-     "TypeError: head_dim must not be given to MultiHeadAttention, because it is dim // heads, go"),
+     "TypeError: head_dim must not be given to MultiHeadAttention, got 3. It is dim // heads"),
     (lambda: MultiHeadAttention(12, 3, "t5", bidirectional=True), "TypeError: bidirectional must "),
     (lambda: make_part("weight", "delta", WEIGHTS, {"dim": 8, "heads": 2}, {"dim": 3}),
-     "TypeError: dim must not be given, because weight 'delta' gets it from the other arguments"),
+     "TypeError: dim must not be given for weight 'delta', got 3. It follows from the other arg"),
 )  # fmt: skip

@@ -1,9 +1,9 @@
 r"""Circulant matrices, and the real Fourier basis.
 
 In the real Fourier basis, every circulant matrix is block-diagonal: the matrix scales and rotates
-each of the Fourier planes. In this module ``c`` is the first COLUMN of a circulant matrix C:
-:math:`C_{ij} = c_{(i-j) \bmod d}`, as in
-``scipy.linalg.circulant``. If c were the first row, every rotation would have the opposite sign.
+each of the Fourier planes. In this module ``c`` is the first COLUMN of a circulant d × d matrix C:
+:math:`C_{ij} = c_{(i-j) \bmod d}`, as in ``scipy.linalg.circulant``. If c were the first row, every
+rotation would have the opposite sign.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def nearest_orthogonal_circulant(column: Floats[Tensor, "... d"]) -> Tensor:
     are equally near.
 
     The gradient changes the phases of the eigenvalues of ``column`` and not their absolute values.
-    It is large for eigenvalues near 0.
+    For eigenvalues near 0, the gradient is large.
 
     Args:
         column: The first column of a circulant matrix, float32 or float64, ``(..., d)``.

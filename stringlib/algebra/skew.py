@@ -211,7 +211,7 @@ def planar_skew(
 
     The generator contains the block :math:`\omega \begin{pmatrix} 0 & -1 \\ 1 & 0 \end{pmatrix}`
     for every pair of channels, equation :eq:`eq-rope-generator`. The rows and columns of the
-    channels after the pairs are 0, so these channels do not rotate.
+    channels after the pairs are 0, so that they do not rotate.
 
     Args:
         frequencies: Frequencies ω of the pairs in radians per unit of position, ``(..., pairs)``.
@@ -241,7 +241,7 @@ def turned_by(generators: Tensor, positions: Tensor) -> Tensor:
 
     Args:
         generators: Skew-symmetric matrices :math:`L_k`, ``(heads, coord_dim, d, d)``.
-        positions: Positions r, ``(..., seq, coord_dim)``, of the same dtype.
+        positions: Positions r, ``(..., seq, coord_dim)``, in the dtype of the generators.
 
     Returns:
         Orthogonal matrices, ``(..., heads, seq, d, d)``.

@@ -1,4 +1,4 @@
-r"""Toeplitz matrices: constant along every diagonal, so they have 2n − 1 numbers instead of n².
+r"""Toeplitz matrices: constant along every diagonal, so that 2n − 1 numbers give an n × n matrix.
 
 ``values`` contains one number for each offset :math:`j - i` of a key j from a query i. For a
 sequence of n tokens, the shape of ``values`` is ``(..., 2n - 1)``, and :math:`C_{ij}` is at index
@@ -42,12 +42,13 @@ def toeplitz_product(values: Tensor, x: Tensor, axes: int = 1) -> Tensor:
     Args:
         values: One number for each offset, float32 or float64, ``(..., 2n - 1)`` for a sequence, or
             ``(..., 2h - 1, 2w - 1)`` for a grid.
-        x: Vectors of the n tokens, ``(..., n, d)``, of the same dtype.
+        x: Vectors of the n tokens, ``(..., n, d)``, in the dtype of ``values``.
         axes: Number of dimensions of an offset: 1 for a sequence (default), 2 for an image.
 
     Returns:
-        ``(..., n, d)``. The rounding error is about the same in all rows and proportional to the
-        largest terms of any row, so the relative error of small entries can be large.
+        The product, ``(..., n, d)``. The rounding error is about the same in all rows and
+        proportional to the largest terms of any row. So the relative error of small entries can be
+        large.
 
     Raises:
         ValueError: If ``x`` does not have one row for each token.
@@ -56,8 +57,8 @@ def toeplitz_product(values: Tensor, x: Tensor, axes: int = 1) -> Tensor:
     tokens = torch.Size(sizes).numel()
     if x.shape[-2] != tokens:
         raise ValueError(
-            f"x must have {tokens} rows, one per token, for values of shape {tuple(values.shape)}, "
-            f"got shape {tuple(x.shape)}"
+            f"x must have {tokens} rows for values of shape {tuple(values.shape)}, got shape "
+            f"{tuple(x.shape)}. Each token has one row."
         )
     spectrum = toeplitz_spectrum(values, axes).unsqueeze(-axes - 1)
     return spectral_product(spectrum, x.mT.unflatten(-1, sizes), axes).flatten(-axes).mT

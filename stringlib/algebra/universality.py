@@ -1,8 +1,8 @@
 r"""The planes of commuting generators: every STRING is :math:`P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
-Commuting skew-symmetric matrices have common planes: each matrix maps each of these orthogonal
-planes to itself, and its exponential rotates the plane. The planes are computed in real arithmetic,
-in three steps:
+Commuting skew-symmetric matrices have common orthogonal planes: each matrix maps each plane to
+itself, and the exponential of the matrix rotates the plane. The planes are computed in real
+arithmetic, in three steps:
 
 1. Take a random linear combination of the generators. If two planes have different frequencies in
    any generator, then with probability 1 they have different frequencies in the combination.
@@ -10,7 +10,7 @@ in three steps:
    with an odd channel. The singular vectors of the matrix of these entries span the planes, and
    they are orthonormal even if frequencies are equal or zero.
 3. Separate planes that have nearly equal frequencies in the combination, because rounding errors
-   mix such planes. This takes Newton steps that use all generators. Only this step has a threshold:
+   mix these planes. Newton steps separate them, using all generators. Only step 3 has a threshold:
    planes whose frequencies differ by less than ``SAME`` in every generator are not separated.
 
 The generators are then rebuilt from the planes and compared with the given ones. If the difference

@@ -15,11 +15,11 @@ from stringlib.spec import Even, Floats, Positions, Positive, checked
 class Sinusoidal(nn.Module):
     r"""Absolute encoding by sines and cosines, equations :eq:`eq-abs-sum` and :eq:`eq-abs-gram`.
 
-    The vector of position t has :math:`\sin(t\,b^{-2j/D})` in channel 2j and the cosine of the same
-    angle in channel 2j + 1. The angles are those of :class:`~stringlib.encoders.rope.RoPE`.
-    Positions need not be integers. The module has no learned parameters, and it adds nothing to the
-    ``state_dict``. Attention scores of tokens with added vectors do not depend on the offset alone,
-    equation :eq:`eq-abs-terms`.
+    With D channels and the base b, the vector of position t has :math:`\sin(t\,b^{-2j/D})` in
+    channel 2j and the cosine of the same angle in channel 2j + 1. The angles are those of
+    :class:`~stringlib.encoders.rope.RoPE`. Positions need not be integers. The module has no
+    learned parameters, and it adds nothing to the ``state_dict``. Attention scores of tokens with
+    added vectors do not depend on the offset alone, equation :eq:`eq-abs-terms`.
 
     Args:
         dim: Number of channels :math:`D` of a token; must be even.
@@ -41,12 +41,12 @@ class Sinusoidal(nn.Module):
     def forward(
         self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n 1"]
     ) -> Tensor:
-        """Return ``x`` plus the encoding of its positions.
+        """Return tokens plus the encoding of their positions.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
-            positions: Integer or floating-point, ``(..., seq, 1)``; leading dimensions broadcast
-                with those of ``x``.
+            positions: Positions of the tokens, integer or floating-point, ``(..., seq, 1)``. Their
+                leading dimensions broadcast with those of ``x``.
 
         Returns:
             The sum, in the dtype of ``x``. Angles are computed in float64.
@@ -61,9 +61,10 @@ class LearnedAbsolute(nn.Module):
     The vectors are the rows of a table for the positions 0 to ``num_positions - 1``. Positions
     may be integers, or floating-point numbers with integer values, such as those of
     :func:`~stringlib.positions.grid_positions`. For any other position the table has no row, and
-    nothing is interpolated, rounded or wrapped. On the CPU such a position raises a ``ValueError``.
-    On a GPU such a position triggers the device-side assertion of ``torch.nn.Embedding``, because a
-    check in this module would synchronise with the GPU in every step.
+    nothing is interpolated, rounded or wrapped. On the CPU a position
+    without a row raises a ``ValueError``. On a GPU it triggers the device-side assertion of
+    ``torch.nn.Embedding``, because a check in this module would synchronise with the GPU in every
+    step.
 
     Args:
         num_positions: Number of rows of the table.
@@ -92,12 +93,12 @@ class LearnedAbsolute(nn.Module):
     def forward(
         self, x: Floats[Tensor, "... n self.dim"], positions: Positions[Tensor, "... n 1"]
     ) -> Tensor:
-        """Return ``x`` plus the rows of the table for its positions.
+        """Return tokens plus the rows of the table for their positions.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
-            positions: Integers, or floating-point numbers with integer values, ``(..., seq, 1)``;
-                leading dimensions broadcast with those of ``x``.
+            positions: Positions of the tokens, ``(..., seq, 1)``, integers or floating-point
+                numbers with integer values. Their leading dimensions broadcast with those of ``x``.
 
         Returns:
             The sum, in the dtype of ``x``.
@@ -114,8 +115,8 @@ class LearnedAbsolute(nn.Module):
         except IndexError:
             known = (rows >= 0) & (rows < self.num_positions)
             raise ValueError(
-                f"positions must be integers from 0 to {self.num_positions - 1}, because the table "
-                f"has {self.num_positions} rows, got {coordinates[~known][0].item():g}"
+                f"positions must be integers from 0 to {self.num_positions - 1}, got "
+                f"{coordinates[~known][0].item():g}. The table has {self.num_positions} rows."
             ) from None
 
     def extra_repr(self) -> str:
@@ -124,5 +125,5 @@ class LearnedAbsolute(nn.Module):
 
 
 def _add(x: Tensor, encoding: Tensor) -> Tensor:
-    """Return ``x`` plus its encoding, computed in at least float32, in the dtype of ``x``."""
+    """Return tokens plus their encoding, computed in at least float32, in the tokens' dtype."""
     return (x + encoding.to(at_least_float32(x.dtype))).to(x.dtype)

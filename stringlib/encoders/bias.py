@@ -20,15 +20,17 @@ from stringlib.spec import Positions, checked
 
 
 class ALiBi(RelativeBias):
-    r"""Fixed biases, linear in the distance Δ, :math:`b = -m_h |\Delta|`, :eq:`eq-bias-alibi`.
+    r"""Fixed biases :math:`-m_h |\Delta|` of the distance Δ, with a slope :math:`m_h` per head.
+
+    See equation :eq:`eq-bias-alibi`.
 
     The module has no learned parameters, and it adds nothing to the ``state_dict``.
 
     Args:
         heads: Number of heads :math:`H`. If H is a power of two, the slopes are
             :math:`m_h = 2^{-8h/H}, 1 \le h \le H`. Otherwise let p be the largest power of two
-            below H. The first p slopes are those for p heads. The others are the first, third,
-            fifth, … slope for 2p heads.
+            below H. The first p slopes are those for p heads. The other slopes are the first,
+            third, fifth, … slope for 2p heads.
 
     Attributes:
         slopes: The slopes :math:`m_h`, ``(heads,)``.
@@ -61,10 +63,11 @@ class ALiBi(RelativeBias):
 class T5Bias(RelativeBias):
     r"""Learned bias for each bucket of distances, equation :eq:`eq-bias-t5`.
 
-    Half of the buckets (rounded down) contain one distance each: 0, 1, 2, … The others contain
-    intervals whose lengths grow geometrically. All distances of at least ``max_distance`` are in
-    the last bucket. The boundaries are those of T5's formula, computed in integer arithmetic. If
-    ``bidirectional``, each of the two directions has half of the buckets, divided in this way.
+    Half of the buckets (rounded down) contain one distance each: 0, 1, 2, … The other buckets
+    contain intervals of distances, whose lengths grow geometrically. All distances of at least
+    ``max_distance`` are in the last bucket. The boundaries are those of T5's formula, computed in
+    integer arithmetic. If ``bidirectional``, each of the two directions has half of the buckets,
+    divided in this way.
 
     Args:
         heads: Number of heads, each with its own biases.
@@ -72,10 +75,10 @@ class T5Bias(RelativeBias):
             query, the second half for keys after it. The first bucket of the second half, for
             distance 0, is never used. Default: 32.
         max_distance: Distances of at least this number are in the last bucket. The last bucket can
-            also contain smaller distances. With the default arguments it begins at 91. Default:
-            128.
+            also contain smaller distances. With the default arguments the last bucket begins at 91.
+            Default: 128.
         bidirectional: If True (default), keys after the query have buckets of their own. If False,
-            they share the bucket of distance 0; use this with a causal mask.
+            keys after the query are in the bucket of distance 0. Use False with a causal mask.
 
     Attributes:
         weight: The biases, ``(num_buckets, heads)``. Their initial values are normal with a
@@ -105,14 +108,17 @@ class T5Bias(RelativeBias):
         super().__init__(heads)
         sides = 2 if bidirectional else 1
         if num_buckets < 2 * sides or num_buckets % sides:
-            even = " and even if bidirectional" if bidirectional else ""
-            raise ValueError(f"num_buckets must be at least {2 * sides}{even}, got {num_buckets}")
+            even = "even and " if bidirectional else ""
+            raise ValueError(
+                f"num_buckets must be {even}at least {2 * sides} with "
+                f"bidirectional={bidirectional}, got {num_buckets}"
+            )
         self.num_buckets, self.bidirectional = int(num_buckets), bidirectional
         self._side = self.num_buckets // sides
         if max_distance <= self._side // 2:
             raise ValueError(
-                f"max_distance must be at least {self._side // 2 + 1}, because the distances below "
-                f"{self._side // 2} have a bucket of their own, got {max_distance}"
+                f"max_distance must be at least {self._side // 2 + 1}, got {max_distance}. Each "
+                f"distance below {self._side // 2} has a bucket of its own."
             )
         self.max_distance = int(max_distance)
         self.weight = nn.Parameter(torch.empty(self.num_buckets, self.heads))
@@ -127,7 +133,7 @@ class T5Bias(RelativeBias):
 
     @checked
     def buckets(self, distances: Positions[Tensor, "..."]) -> Tensor:
-        """Return the bucket of each distance (query minus key), int64, of the same shape."""
+        """Return the bucket of each distance (query minus key), int64, in the given shape."""
         if not self.bidirectional:
             return torch.bucketize(distances.clamp(min=0), self.boundaries, right=True)
         near = torch.bucketize(widen(distances).abs(), self.boundaries, right=True)
@@ -159,10 +165,10 @@ class T5Bias(RelativeBias):
 
 
 class KerpleLog(RelativeBias):
-    r"""Learned biases :math:`-r_1 \log(1 + r_2|\Delta|)` of the distance Δ, :eq:`eq-bias-kerple`.
+    r"""Biases :math:`-r_1 \log(1 + r_2|\Delta|)` of the distance Δ, with learned numbers r₁ and r₂.
 
-    The logarithms of :math:`r_1` and :math:`r_2` are learned, so :math:`r_1` and :math:`r_2` are
-    always positive.
+    See equation :eq:`eq-bias-kerple`. The logarithms of :math:`r_1` and :math:`r_2` are learned, so
+    :math:`r_1` and :math:`r_2` are always positive.
 
     Args:
         heads: Number of heads, each with its own :math:`r_1, r_2 > 0`.
@@ -186,7 +192,7 @@ class KerpleLog(RelativeBias):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw new initial values."""
+        """Draw new initial values for r₁ and r₂."""
         self.log_r1.uniform_(0, 2).clamp_(min=SMALLEST).log_()
         self.log_r2.uniform_(0, 1).clamp_(min=SMALLEST).log_()
 
@@ -211,7 +217,9 @@ class KerpleLog(RelativeBias):
 
 
 class KerplePower(RelativeBias):
-    r"""Learned biases :math:`-r_1 |\Delta|^{r_2}`, a power of the distance Δ, :eq:`eq-bias-kerple`.
+    r"""Biases :math:`-r_1 |\Delta|^{r_2}` of the distance Δ, with learned numbers r₁ and r₂.
+
+    See equation :eq:`eq-bias-kerple`.
 
     Args:
         heads: Number of heads, each with its own :math:`r_1 > 0` and :math:`0 < r_2 < 2`.
@@ -235,7 +243,7 @@ class KerplePower(RelativeBias):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw new initial values."""
+        """Draw new initial values for r₁ and r₂."""
         self.log_r1.uniform_(0, 1).clamp_(min=SMALLEST).log_()
         self.logit_r2.uniform_(0, 1).clamp_(SMALLEST / 2, 1 - SMALLEST / 2).logit_()
 

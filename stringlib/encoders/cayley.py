@@ -1,4 +1,4 @@
-"""Cayley-STRING: a learned basis, the Cayley transform of a skew-symmetric matrix."""
+"""Cayley-STRING: the learned basis is the Cayley transform of a skew-symmetric matrix."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class CayleySTRING(RotaryEncoder):
 
     The basis is :math:`P = (I - S)(I + S)^{-1}`, the Cayley transform of a skew-symmetric matrix S,
     :eq:`eq-cayley-transform`. S and the frequencies are learned. The transpose of P is applied
-    before the rotation, :eq:`eq-cayley-before`; after the rotation, an orthogonal matrix would
-    cancel in every score. Each call solves one system of linear equations per head, in float64; its
-    cost does not depend on the number of tokens. At inference, merge P into the weights with
-    :meth:`~stringlib.encoders.form.RotaryForm.fold` and use the encoder that
+    before the rotation, :eq:`eq-cayley-before`. After the rotation, an orthogonal matrix would
+    cancel in every score. Each call solves one system of linear equations per head, in float64. The
+    cost of this step does not depend on the number of tokens. At inference, merge P into the
+    weights with :meth:`~stringlib.encoders.form.RotaryForm.fold` and use the encoder that
     :meth:`~stringlib.encoders.form.RotaryForm.folded` returns, which solves no system.
 
     Args:
-        head_dim: Number of channels :math:`d` of a head. If it is odd, one direction never rotates.
+        head_dim: Number of channels :math:`d` of a head. If d is odd, one direction never rotates.
         coord_dim: Number of coordinates of a position. Default: 1.
         heads: Number of heads, each with its own basis and frequencies. With 1 (default), any
             number of heads share them.
@@ -65,7 +65,7 @@ class CayleySTRING(RotaryEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        r"""Draw new indices and initial values, such that the encoder starts near RoPE.
+        r"""Draw new indices and initial values, so that the encoder starts near a rotation by RoPE.
 
         With one coordinate the frequencies are those of RoPE with base 10000. With several
         coordinates the frequencies are drawn as in :class:`~stringlib.encoders.mixed.MixedRoPE`,
@@ -93,7 +93,10 @@ class CayleySTRING(RotaryEncoder):
         return widen(self.omega)
 
     def basis(self) -> Tensor:
-        """Return the basis P, by one solve per head, float64, ``(heads, head_dim, head_dim)``."""
+        """Return the basis P, float64, ``(heads, head_dim, head_dim)``.
+
+        Each call solves one system of linear equations per head, unless S has no learned entries.
+        """
         return cayley(self.skew()) if self.entries.shape[1] else super().basis()
 
     def extra_repr(self) -> str:
@@ -103,7 +106,8 @@ class CayleySTRING(RotaryEncoder):
     def reset_non_persistent_buffers(self) -> None:
         """Draw the indices of the learned entries again if they are not valid.
 
-        After ``to_empty`` they are not valid. This is checked on the CPU only.
+        After ``to_empty`` the indices are arbitrary numbers. Whether indices are valid is checked
+        on the CPU only.
         """
 
         def misplaced(support: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ class CirculantSTRING(RotaryEncoder):
         heads: Number of heads, each with its own coefficients. With 1 (default), any number of
             heads share them.
         block_size: Size B of the circulant blocks on the diagonal; must divide ``head_dim``.
-            Default: ``head_dim``, one block.
+            Default: ``head_dim``, which means one block.
         zero: If True, all coefficients are initially 0, so that every rotation R(r) is the
             identity. Then adding the encoder to a trained model changes the outputs of the model
             only by rounding, and fine-tuning can learn the rotation. If False (default), the
@@ -115,17 +115,26 @@ class CirculantSTRING(RotaryEncoder):
         return self._shared_basis().expand(self.heads, -1, -1)
 
     def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Pᵀx, the float32 or float64 vectors ``x`` multiplied by the transposed basis.
+        """Return Pᵀx, the coordinates of ``x`` in the basis.
 
-        For ``head_dim`` up to 256 this is a matrix product. For a larger ``head_dim`` it is a real
-        FFT of each block.
+        For ``head_dim`` up to 256, Pᵀx is computed by a matrix product. For a larger ``head_dim``,
+        it is computed by a real FFT of each block.
+
+        Args:
+            x: Vectors in float32 or float64, ``(..., heads, seq, head_dim)``.
+            basis: P, if it is already computed. Default: ``self.basis()``.
         """
         if self.head_dim <= LARGEST_PRODUCT or x.numel() == 0:  # MKL's FFT fails if x is empty
             return x @ (self._shared_basis() if basis is None else basis[0]).to(x.dtype)
         return self._rfft(x)
 
     def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Px, the float32 or float64 vectors ``x`` multiplied by the basis."""
+        """Return Px, the vectors with the coordinates ``x`` in the basis.
+
+        Args:
+            x: Coordinates in float32 or float64, ``(..., heads, seq, head_dim)``.
+            basis: P, if it is already computed. Default: ``self.basis()``.
+        """
         return x @ (self._shared_basis() if basis is None else basis[0]).to(x.dtype).mT
 
     def extra_repr(self) -> str:
@@ -147,7 +156,7 @@ class CirculantSTRING(RotaryEncoder):
         return self._block_basis().to(stored.device, widest(stored.device))
 
     def _rfft(self, x: Tensor) -> Tensor:
-        """Return Pᵀx, the product with the transposed basis, by one real FFT per block."""
+        """Return Pᵀx, the coordinates of ``x`` in the basis, by one real FFT per block."""
         pairs = (self.block_size - 1) // 2
         spectrum = torch.fft.rfft(x.unflatten(-1, (self.blocks, self.block_size)), norm="ortho")
         # ⟨f_j, x⟩ − i⟨g_j, x⟩ = √2 X_j; the non-rotating directions j = 0 and B/2 are not in pairs

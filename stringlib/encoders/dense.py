@@ -16,19 +16,21 @@ class DenseSTRING(STRING):
     r"""Rotary encoder that computes the matrix exponential of its generators for every token.
 
     Position r has the rotation :math:`R(r) = \exp(\sum_k r_k L_k)` with generators :math:`L_k`.
-    This is the definition of STRING, :eq:`eq-string-generators`, as a reference for other encoders:
-    ``DenseSTRING(encoder.generators())`` rotates as ``encoder`` does. Unlike other encoders,
-    ``forward`` returns R(r)q and R(r)k, including the outer factor P of R(r). The cost is
-    :math:`O(d^3)` per token for d channels. ``frequencies()`` and ``basis()`` are found by
-    :func:`~stringlib.algebra.universality.universal_form`. So
+    This formula is the definition of STRING, :eq:`eq-string-generators`. The class is a reference
+    for other encoders: ``DenseSTRING(encoder.generators())`` rotates as ``encoder`` does. The other
+    encoders have the form :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\top`, and their ``forward``
+    leaves out the outer factor P. In contrast, ``forward`` of this class returns R(r)q and R(r)k
+    themselves. The generators are fixed; nothing is learned.
+
+    The cost is :math:`O(d^3)` per token for d channels. ``frequencies()`` and ``basis()`` are found
+    by :func:`~stringlib.algebra.universality.universal_form`. So
     ``STRING(dense.frequencies(), dense.basis())`` rotates in the same way at :math:`O(d^2)` per
-    token, and after ``fold()`` the encoder ``folded()`` costs :math:`O(d)`. The generators are
-    fixed; nothing is learned.
+    token. After ``fold()``, the encoder that ``folded()`` returns costs :math:`O(d)` per token.
 
     Args:
         generators: Commuting skew-symmetric matrices :math:`L_k`, in radians per unit of position,
-            ``(heads, coord_dim, d, d)``. Their values are checked once, when the encoder is made,
-            and not on the meta device.
+            ``(heads, coord_dim, d, d)``. Their values are checked once, when the encoder is made.
+            On the meta device there are no values to check.
 
     Raises:
         ValueError: If there is no matrix or no channel, if the matrices are not finite, are not
@@ -54,7 +56,10 @@ class DenseSTRING(STRING):
         self.register_buffer("_generators", (exact - exact.mT) / 2)
 
     def generators(self) -> Tensor:
-        """Return the given generators :math:`L_k` in float64. Do not change them in place."""
+        """Return the generators :math:`L_k` in float64, made exactly skew-symmetric.
+
+        Do not change the generators in place.
+        """
         return self._generators
 
     def _phases(self, positions: Tensor, basis: Tensor | None = None) -> Phases:

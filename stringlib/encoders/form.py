@@ -33,9 +33,11 @@ class RotaryForm(Derived):
     Args:
         head_dim: Number of channels of a head.
         coord_dim: Number of coordinates of a position.
-        heads: Number of heads, each with its own P and Ω. With 1, any number of heads share them.
+        heads: Number of heads. P and Ω have one entry for each head. With 1, any number of heads
+            share P and Ω.
         layout: How the rotating channels are paired after multiplication by the transpose of P:
-            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` pairs channels
+            (i, i + pairs).
     """
 
     @by_name("heads", "layout")
@@ -50,7 +52,7 @@ class RotaryForm(Derived):
     def frequencies(self) -> Tensor:
         """Return the frequencies Ω, float64, ``(heads, pairs, coord_dim)``.
 
-        They are in radians per unit of position.
+        The frequencies are in radians per unit of position.
         """
         raise NotImplementedError(f"{type(self).__name__} must define frequencies()")
 
@@ -68,7 +70,7 @@ class RotaryForm(Derived):
         """Return the rotations R(r) of positions r, ``(..., heads, seq, head_dim, head_dim)``.
 
         For floating-point positions, the matrices have the dtype of the positions. For integer
-        positions, the dtype of the matrices is float64.
+        positions, the matrices are float64.
         """
         matrix = self._matrices(positions)
         return matrix.to(positions.dtype) if positions.is_floating_point() else matrix
@@ -98,7 +100,7 @@ class RotaryForm(Derived):
         Fold the weights (and biases) of the query and of the key projection, then encode with the
         encoder that :meth:`folded` returns, equation :eq:`eq-fold`. The logits stay the same, and
         the returned encoder costs as much as RoPE. Do not fold if a nonlinearity follows the
-        projection. If a normalisation with learned scales follows it, use
+        projection. If a normalisation with learned scales follows the projection, use
         :func:`~stringlib.interop.fold_norms.fold_norms`, which folds through the normalisation if
         the scales allow it, equation :eq:`eq-fold-norm`.
 
@@ -111,7 +113,8 @@ class RotaryForm(Derived):
                 not change. Without ``heads``, a joint projection is recognised only if its three
                 parts are square. Default: the number of heads of the encoder, or any number if the
                 encoder has ``heads=1``.
-            layout: Layout of the encoder that will be used, as for :meth:`folded`.
+            layout: How the encoder that :meth:`folded` returns pairs channels. Pass the same value
+                to :meth:`folded`. Default: None, which means the layout of this encoder.
 
         Returns:
             The folded weight, of the same shape and dtype.
@@ -166,7 +169,7 @@ class RotaryForm(Derived):
         this encoder.
 
         Args:
-            positions: ``(..., seq, coord_dim)``.
+            positions: Positions of the tokens, ``(..., seq, coord_dim)``.
             layout: How the model pairs channels: ``"half"`` (default), as Llama and most language
                 models do, or ``"interleaved"``.
             dtype: Floating-point dtype of the tables. Default: float32. Angles are computed in
@@ -174,8 +177,9 @@ class RotaryForm(Derived):
 
         Returns:
             ``(cos, sin)``, each ``(..., seq, head_dim)``. Each value occurs twice, at the two
-            channels of its pair. A model with the other layout does not rotate with these tables,
-            because the two channels of a pair get different angles, :eq:`eq-model-tiled`.
+            channels of its pair. With these tables, a model with the other layout does not compute
+            rotations, because the two channels of its pairs get different angles,
+            :eq:`eq-model-tiled`.
 
         Raises:
             TypeError: If ``dtype`` is not a floating-point dtype.
@@ -204,7 +208,8 @@ class RotaryForm(Derived):
         """Raise ``ValueError`` unless ``weight`` can project to queries or keys of this encoder."""
         if heads is not None and self.heads not in (1, heads):
             raise ValueError(
-                f"heads must be {self.heads}, the number of heads of the encoder, got {heads}"
+                f"heads must be {self.heads} or None for an encoder with {self.heads} heads, got "
+                f"{heads}"
             )
         own = heads or (None if self.heads == 1 else self.heads)
         rows = weight.shape[0] if weight.ndim in (1, 2) else 0
@@ -233,14 +238,14 @@ class RotaryForm(Derived):
         """Raise ``ValueError`` unless one table of cosines and sines can serve all heads."""
         if self.head_dim % 2:
             raise ValueError(
-                "encoder must have an even head_dim for tables, because channels rotate in pairs, "
-                f"got {self.head_dim}"
+                f"encoder must have an even head_dim for tables, got head_dim={self.head_dim}. "
+                "Tables are for models that rotate all channels in pairs."
             )
         if self.heads != 1:
             raise ValueError(
-                "encoder must have heads=1 for tables, because all heads share one table, got "
-                f"heads={self.heads}. Use an encoder with heads=1, or in code of your own "
-                "encoder.phases(positions), which has the phases of each head."
+                f"encoder must have heads=1 for tables, got heads={self.heads}. All heads of a "
+                "model share one table. Use an encoder with heads=1. Or write your own layer and "
+                "call encoder.phases(positions), which returns the phases of each head."
             )
 
     def _own_frequencies(self) -> Tensor:
@@ -293,9 +298,9 @@ class RotaryForm(Derived):
         """Move or convert the module, but keep its frequencies and bases in a wide dtype.
 
         Buffers (fixed frequencies and bases) stay in float64, or in float32 on a device without
-        float64. Parameters (learned frequencies) can be converted to float32 or float64; a request
-        for a narrower dtype leaves parameters in float32 or float64. A model in bfloat16 needs such
-        parameters, because rounded frequencies give wrong angles at large distances.
+        float64. Parameters (learned frequencies) can be converted to float32 or float64. A request
+        for a narrower dtype leaves parameters in float32 or float64, because frequencies that are
+        rounded to bfloat16 give wrong angles at large distances.
         """
         own = [b for b in self._buffers.values() if b is not None]
 

@@ -28,8 +28,8 @@ class MixedRoPE(RotaryEncoder):
         coord_dim: Number of coordinates :math:`d_c` of a position.
         heads: Number of heads, each with its own frequencies. With 1, any number of heads share
             them.
-        base: :math:`b` in the initial magnitudes :math:`b^{-i/n}` of the frequency vectors, see
-            :meth:`reset_parameters`. Default: 10.
+        base: Base :math:`b` of the geometric sequence of initial magnitudes of the frequency
+            vectors, see :meth:`reset_parameters`. Default: 10.
 
     Attributes:
         omega: Ω in radians per unit of position, ``(heads, pairs, coord_dim)``.
@@ -54,8 +54,8 @@ class MixedRoPE(RotaryEncoder):
 
         The magnitudes are :math:`b^{-i/n}` with :math:`0 \le i < n = \lceil d / 2d_c \rceil`. The
         pairs are split into :math:`d_c` contiguous blocks, and each block has one of :math:`d_c`
-        perpendicular directions. A block contains one pair for each magnitude; if there are not
-        enough pairs, the last blocks lack the smallest magnitude.
+        perpendicular directions. A block contains one pair for each magnitude. If there are not
+        enough pairs for this, the last blocks have no pair with the smallest magnitude.
 
         The directions of a head are the rows of an orthogonal matrix drawn from the Haar measure.
         The determinant of this matrix is −1 with probability ½. With one coordinate, the

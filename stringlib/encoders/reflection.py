@@ -19,7 +19,8 @@ class ReflectionSTRING(RotaryEncoder):
     :math:`\omega_1^\top r` and :math:`\omega_2^\top r`. The product of the two reflections is the
     rotation by :math:`2(\omega_2 - \omega_1)^\top r`, equation :eq:`eq-reflection-rotation`. So
     this is RoPE with learned frequencies, each of which is twice the difference of two parameters.
-    Only training differs from learning the frequencies directly. With the same learning rate,
+    The encoder differs from one that learns its frequencies directly only in training. With the
+    same learning rate,
     gradient descent changes a frequency 8 times as much, :eq:`eq-reflection-rate`, and Adam changes
     it 4 times as much.
 
@@ -46,12 +47,12 @@ class ReflectionSTRING(RotaryEncoder):
         r"""Set the frequencies to a geometric sequence, with opposite angles of the two mirrors.
 
         Pair i depends on coordinate i modulo :math:`d_c` only, with the frequency
-        :math:`b^{-2i/d}` and the base :math:`b = 10000^{1/d_c}`. With one coordinate these are the
-        frequencies of RoPE. The base falls with the number of coordinates, because in a cubic grid
-        of n tokens in :math:`d_c` dimensions, coordinates differ by less than :math:`n^{1/d_c}`. In
-        contrast, :class:`~stringlib.encoders.mixed.MixedRoPE` and,
-        with several coordinates, :class:`~stringlib.encoders.cayley.CayleySTRING` start with base
-        10 and random directions.
+        :math:`b^{-2i/d}` and the base :math:`b = 10000^{1/d_c}`. With one coordinate, the
+        frequencies are those of RoPE. The base falls with the number of coordinates, because in a
+        cubic grid of n tokens in :math:`d_c` dimensions, coordinates differ by less than
+        :math:`n^{1/d_c}`. In contrast, :class:`~stringlib.encoders.mixed.MixedRoPE` starts with
+        base 10 and random directions. So does :class:`~stringlib.encoders.cayley.CayleySTRING` with
+        several coordinates.
         """
         pairs = self.head_dim // 2
         pair = torch.arange(pairs)

@@ -30,8 +30,8 @@ ENCODERS: dict[str, Callable[..., RotaryEncoder]] = {
 """Constructors of rotary encoders by name.
 
 A constructor receives ``head_dim``, ``coord_dim`` and ``heads`` if it has parameters of these
-names. You can add an encoder of your own; models and commands then accept its name. You can add to
-the other registries of the package in the same way.
+names. If you add an encoder of your own, models and commands accept its name. You can add to the
+other registries of the package in the same way.
 """
 
 BIASES: dict[str, Callable[..., RelativeBias]] = {
@@ -58,14 +58,13 @@ def make_encoder(
         name: A name in :data:`ENCODERS`.
         head_dim: Number of channels of a head.
         coord_dim: Number of coordinates of a position. Default: 1.
-        heads: Number of heads, each with its own parameters. With 1 (default), any number of heads
-            share them.
+        heads: Number of heads. If the encoder has learned parameters, each head has its own. With 1
+            (default), the encoder can be used with any number of heads.
         **options: Further arguments of the encoder's class, such as ``base``.
 
     Raises:
         TypeError: If the class does not accept an option.
-        ValueError: If the name is unknown, or if the encoder does not accept ``coord_dim``
-            coordinates.
+        ValueError: If the name is unknown, or if the encoder cannot have ``coord_dim`` coordinates.
 
     Example:
         >>> make_encoder("mixed", head_dim=64, coord_dim=2, heads=6)
@@ -77,7 +76,7 @@ def make_encoder(
     if made.coord_dim != coord_dim:
         raise ValueError(
             f"coord_dim must be {made.coord_dim} for encoder {name!r}, got {coord_dim}. Encoder "
-            "'axial' is RoPE for several coordinates."
+            "'axial' is RoPE for any number of coordinates."
         )
     return made
 

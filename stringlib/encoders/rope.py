@@ -49,8 +49,8 @@ class GeometricRoPE(STRING):
     ) -> None:
         if head_dim < 2 * coord_dim:
             raise ValueError(
-                f"head_dim must be at least {2 * coord_dim}, one pair of channels for each of "
-                f"{coord_dim} coordinates, got {head_dim}"
+                f"head_dim must be at least {2 * coord_dim} for {coord_dim} coordinates, got "
+                f"{head_dim}. Each coordinate needs a pair of channels."
             )
         frequencies = _frequencies(head_dim // 2, coord_dim, base).repeat(heads, 1, 1)
         super().__init__(frequencies, layout=layout, persistent=False)
@@ -125,8 +125,8 @@ class AxialRoPE(GeometricRoPE):
     The pairs are distributed over the coordinates as evenly as possible, in contiguous blocks of
     channels. If this leaves a remainder, each of the first coordinates has one pair more than the
     others. With one coordinate and the same base this is :class:`RoPE`. A score is a sum of
-    functions that depend on the offset in one coordinate each, :eq:`eq-grid-separable`. The encoder
-    has no learned parameters, and it adds nothing to the ``state_dict``.
+    functions, each of which depends on the offset in one coordinate, :eq:`eq-grid-separable`. The
+    encoder has no learned parameters, and it adds nothing to the ``state_dict``.
 
     Args:
         head_dim: Number of channels :math:`d` of a head; must be even.
@@ -163,17 +163,18 @@ def mrope(
 ) -> Tensor:
     """Return M-RoPE frequencies: each pair depends on one of several coordinates.
 
-    This is equation :eq:`eq-grid-axial` with another choice of frequencies. All pairs keep the
-    frequencies of RoPE, which are one geometric sequence; :class:`AxialRoPE` has a sequence for
-    each coordinate. A token whose coordinates all equal t is rotated as by RoPE at position t.
+    M-RoPE is equation :eq:`eq-grid-axial` with another choice of frequencies. All pairs keep the
+    frequencies of RoPE, which are one geometric sequence. In contrast, :class:`AxialRoPE` has one
+    sequence for each coordinate. A token whose coordinates all equal t is rotated as by RoPE at
+    position t.
 
     Args:
         frequencies: Frequencies of RoPE in one coordinate, ``(heads, pairs, 1)``.
         sections: Number of pairs for each coordinate (``mrope_section`` in configurations). Their
             sum must be the number of pairs.
         interleaved: If False (default), the pairs of each coordinate are contiguous. If True,
-            coordinate k ≥ 1 of n coordinates has the pairs k, k + n, k + 2n, … up to its number of
-            pairs. Coordinate 0 has all other pairs.
+            coordinate k ≥ 1 of n coordinates has the first ``sections[k]`` of the pairs k, k + n,
+            k + 2n, … Coordinate 0 has all other pairs.
 
     Returns:
         The frequencies Ω, ``(heads, pairs, len(sections))``, float64.
@@ -191,20 +192,19 @@ def mrope(
         3
     """
     pairs, count = frequencies.shape[1], len(sections)
-    # the last pair of coordinate k is k + n (sections[k] − 1)
-    fits = not interleaved or all(
-        k + count * (own - 1) < pairs for k, own in enumerate(sections) if k
-    )
     if sum(sections) != pairs:
         raise ValueError(
-            f"sections must add up to {pairs}, the number of pairs, got {tuple(sections)}"
+            f"sections must add up to the number of pairs, {pairs}, got {tuple(sections)} with "
+            f"the sum {sum(sections)}"
         )
-    if not fits:
-        most = [len(range(k, pairs, count)) for k in range(1, count)]
-        raise ValueError(
-            f"sections must be at most {most} after the first one for interleaved=True, because "
-            f"coordinate k has the pairs k, k + {count}, …, got {tuple(sections)}"
-        )
+    for k in range(1, count if interleaved else 0):
+        most = len(range(k, pairs, count))
+        if sections[k] > most:
+            raise ValueError(
+                f"sections[{k}] must be at most {most} with interleaved=True, got {sections[k]} in "
+                f"{tuple(sections)}. Coordinate {k} has the pairs {k}, {k + count}, "
+                f"{k + 2 * count}, …, of which {most} exist."
+            )
     axes = torch.arange(count).repeat_interleave(torch.tensor(sections))
     if interleaved:
         axes.zero_()

@@ -2,12 +2,12 @@ r"""Rotary encoders: the rotation :math:`R(r) = P\,\mathrm{RoPE}(\Omega r)\,P^\t
 
 The orthogonal *basis* P splits the channels into planes. The *frequencies* Ω are the angles, in
 radians, by which each plane rotates per unit of each coordinate of the position r. The encoders of
-this package differ only in how they obtain P and Ω. The rotation of a plane is in
+this package differ in how they obtain P and Ω. The rotation of a plane is in
 :mod:`stringlib.kernels.rotation`.
 
-The form is general. If every real vector r is a position, then a continuous encoding has this form
-if its scores are exactly relative, if it encodes queries and keys in the same way, and if it is the
-identity at r = 0.
+The form is general. Suppose that every real vector r is a position. Then every continuous encoding
+with these three properties has this form: its scores depend only on the difference of two
+positions, it encodes queries and keys in the same way, and it is the identity at r = 0.
 """
 
 from __future__ import annotations
@@ -84,16 +84,17 @@ class RotaryEncoder(RotaryForm):
     :meth:`~stringlib.encoders.form.RotaryForm.basis`. A subclass that can multiply by P faster
     than with a dense matrix also overrides :meth:`to_basis` and :meth:`from_basis`.
 
-    In all methods, ``q``, ``k`` and ``x`` have shape ``(..., heads, seq, head_dim)``. The argument
-    ``positions`` is the result of :meth:`phases`, or an integer or floating-point tensor
-    ``(..., seq, coord_dim)`` whose leading dimensions broadcast with those of ``x`` before the
-    heads.
+    In :meth:`forward` and :meth:`rotate`, the vectors ``q`` and ``x`` have shape
+    ``(..., heads, seq, head_dim)``. The keys ``k`` may have another number of heads and tokens, see
+    :meth:`forward`. The argument ``positions`` is the result of :meth:`phases`, or an integer or
+    floating-point tensor ``(..., seq, coord_dim)``. The leading dimensions of ``positions``
+    broadcast with the dimensions of the vectors before the heads.
 
     ``.half()`` and ``.bfloat16()`` leave frequencies in float32 or float64, because rounded
     frequencies give wrong angles at large distances. A wrapper such as FSDP casts parameters
     without a call of these methods and so rounds learned frequencies. For example,
     ``MixedPrecisionPolicy(param_dtype=torch.bfloat16)`` changes angles by several radians at a
-    distance of 4,000. Give ``fully_shard`` the argument
+    distance of 4,000. To prevent this, give ``fully_shard`` the argument
     ``ignored_params=set(encoder.parameters())``. Then average the gradients of these parameters
     over the processes yourself, because FSDP does not. The fixed frequencies of RoPE are computed
     from their base if a wrapper has rounded them.
@@ -105,25 +106,27 @@ class RotaryEncoder(RotaryForm):
     Args:
         head_dim: Number of channels of a head.
         coord_dim: Number of coordinates of a position.
-        heads: Number of heads, each with its own P and Ω. With 1, any number of heads share them.
+        heads: Number of heads. P and Ω have one entry for each head. With 1, any number of heads
+            share P and Ω.
         layout: How the rotating channels are paired after multiplication by the transpose of P:
-            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+            ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` pairs channels
+            (i, i + pairs).
     """
 
     def to_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Pᵀx, the float32 or float64 vectors ``x`` multiplied by the transposed basis.
+        """Return Pᵀx, the coordinates of ``x`` in the basis.
 
         Args:
-            x: Vectors, ``(..., heads, seq, head_dim)``.
+            x: Vectors in float32 or float64, ``(..., heads, seq, head_dim)``.
             basis: P, if it is already computed. Default: ``self.basis()``.
         """
         return x @ (self.basis() if basis is None else basis).to(x.dtype)
 
     def from_basis(self, x: Tensor, basis: Tensor | None = None) -> Tensor:
-        """Return Px, the float32 or float64 vectors ``x`` multiplied by the basis.
+        """Return Px, the vectors with the coordinates ``x`` in the basis.
 
         Args:
-            x: Vectors, ``(..., heads, seq, head_dim)``.
+            x: Coordinates in float32 or float64, ``(..., heads, seq, head_dim)``.
             basis: P, if it is already computed. Default: ``self.basis()``.
         """
         return x @ (self.basis() if basis is None else basis).to(x.dtype).mT
@@ -138,10 +141,10 @@ class RotaryEncoder(RotaryForm):
         the optimiser.
 
         Args:
-            positions: ``(..., seq, coord_dim)``.
+            positions: Positions of the tokens, ``(..., seq, coord_dim)``.
 
         Returns:
-            The phases, and the basis P.
+            A :class:`~stringlib.encoders.rotary.Phases` with cosines, sines and the basis P.
 
         Example:
             >>> from stringlib import RoPE
@@ -256,7 +259,7 @@ class RotaryEncoder(RotaryForm):
         positions: Tensor | Phases,
         basis: Tensor | None = None,
     ) -> Phases:
-        """Return the phases for ``x``: those of positions, or given phases after a check.
+        """Return the phases for ``x``, computed from positions or given and then checked.
 
         Raises:
             ValueError: If ``x`` has the wrong number of heads, or if given phases have a shape that
@@ -269,9 +272,9 @@ class RotaryEncoder(RotaryForm):
         expected = heads, x.shape[-2], *self._phase_shape()
         if shape[-4:] != expected:
             raise ValueError(
-                f"{name} must be phases that this encoder computed for the {x.shape[-2]} tokens of "
-                f"{x_name}, (..., {', '.join(map(str, expected))}), got shape {shape}. Compute "
-                "them with the method phases of this encoder."
+                f"{name} must be phases of shape (..., {', '.join(map(str, expected))}) for the "
+                f"{x.shape[-2]} tokens of {x_name}, got shape {shape}. Call phases(...) of this "
+                "encoder with the positions of these tokens."
             )
         require_same_device(x_name, x, name, positions.cos_sin)
         require_same_leading(x_name, x, name, positions.cos_sin, own=4)

@@ -25,7 +25,7 @@ def position_interpolation(
 ) -> Tensor:
     r"""Return all frequencies divided by the same factor, equation :eq:`eq-scale-interpolation`.
 
-    This has the same effect as dividing all positions by ``scale``.
+    Dividing all frequencies has the same effect as dividing all positions by ``scale``.
 
     Args:
         frequencies: Ω, ``(heads, pairs, coord_dim)``.
@@ -45,7 +45,7 @@ def ntk_aware(frequencies: Floats[Tensor, "heads pairs 1"], scale: Scale) -> Ten
     r"""Return the frequencies of RoPE with a larger base (NTK-aware scaling), :eq:`eq-scale-ntk`.
 
     The highest frequency does not change, and the lowest is divided by ``scale``. The function does
-    not need the base: it divides the frequency of pair i of n by :math:`s^{i/(n-1)}`. For
+    not need the base: it divides the frequency of pair i of n pairs by :math:`s^{i/(n-1)}`. For
     scaling that depends on the length of the text, see :class:`DynamicNTK`.
 
     Args:
@@ -54,8 +54,8 @@ def ntk_aware(frequencies: Floats[Tensor, "heads pairs 1"], scale: Scale) -> Ten
         scale: :math:`s \ge 1`, the new length divided by the length in training.
 
     Returns:
-        The scaled frequencies, float64, of the same shape. For RoPE with base b these are the
-        frequencies of base :math:`b\,s^{d/(d-2)}`.
+        The scaled frequencies, float64, of the same shape. For RoPE with base b and d
+        channels, the scaled frequencies are those of base :math:`b\,s^{d/(d-2)}`.
 
     Raises:
         ValueError: If ``frequencies`` have fewer than two pairs.
@@ -80,11 +80,12 @@ def yarn(
 ) -> Tensor:
     r"""Return frequencies scaled by YaRN, :eq:`eq-scale-yarn`.
 
-    Within the length T of training, a pair makes :math:`r = T\,\|\omega\| / 2\pi` full turns. If r
-    is at least ``fast``, the frequency does not change. If r is at most ``slow``, the frequency is
-    divided by ``scale``. In between, the factor of the frequency is linear in r. In most released
-    code, this factor is linear in the index of the pair instead, see :func:`yarn_by_index`. YaRN
-    also scales the logits, see :func:`yarn_attention_factor`.
+    Within the length T of training, a pair with the frequency vector ω makes
+    :math:`r = T\,\|\omega\| / 2\pi` full turns. If r is at least ``fast``, the frequency does not
+    change. If r is at most ``slow``, the frequency is divided by ``scale``. Between these limits,
+    the factor of the frequency is linear in r. In most released code, this factor is linear in the
+    index of the pair instead, see :func:`yarn_by_index`. YaRN also scales the logits, see
+    :func:`yarn_attention_factor`.
 
     The scaling of Llama 3.1 is this function with ``slow=1`` and ``fast=4`` (``low_freq_factor``
     and ``high_freq_factor`` in the configuration), without the scaling of the logits.
@@ -126,11 +127,12 @@ def yarn_by_index(
 ) -> Tensor:
     r"""Return frequencies scaled by YaRN in the form of most released code.
 
-    This differs from :func:`yarn` for the pairs that make between ``fast`` and ``slow`` full turns
-    in training. For these pairs, the factor of the frequency is linear in the *index* of the pair,
-    :eq:`eq-model-index`. By default the ends of the range are rounded outwards to whole pairs. With
-    base 10,000, d = 128, T = 4096 and s = 8, the two forms differ by more than 1 % in 25 of 64
-    frequencies. Use the form with which a checkpoint was trained.
+    The result differs from that of :func:`yarn` for the pairs that make between ``slow`` and
+    ``fast`` full turns in training. For these pairs, the factor of the frequency is linear in the
+    *index* of the pair, :eq:`eq-model-index`. By default the ends of the range are rounded outwards
+    to whole pairs. With base 10,000, 128 channels, T = 4096 and s = 8, the results of the two
+    functions differ by more than 1 % in 25 of 64 frequencies. Use the function that agrees with the
+    code with which a checkpoint was trained.
 
     Args:
         frequencies: Frequencies in one coordinate, a geometric sequence in descending order,
@@ -224,8 +226,8 @@ class Beyond(nn.Module):
         own = self.encoder._all_frequencies().to(frequencies)
         if own.shape != frequencies.shape:
             raise ValueError(
-                f"encoder must have frequencies of shape {tuple(frequencies.shape)}, like the "
-                f"encoder for short texts, got {tuple(own.shape)}"
+                f"encoder must have frequencies of shape {tuple(frequencies.shape)}, got "
+                f"{tuple(own.shape)}. The frequencies for short texts have the expected shape."
             )
         return torch.where(longer, own, frequencies), torch.where(longer, self.scale, scale)
 
@@ -237,13 +239,13 @@ class Beyond(nn.Module):
 class DynamicNTK(Derived):
     r"""NTK-aware frequencies that depend on the length of the text (dynamic NTK scaling).
 
-    The frequencies are those of :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`, where T is
-    the length in training. As in released code, L is the greatest length since the last text
-    shorter than T, and at least T. So texts of fewer than T tokens have the original frequencies. A
-    text of exactly T tokens has the original frequencies unless it follows a longer text. In
-    decoding, the frequencies change whenever the text becomes longer than T and longer than all
-    texts since the last text shorter than T. Keys that are already in a cache were then rotated
-    with other frequencies than the new queries.
+    Let T be the length in training and s the argument ``scale``. Let L be, as in released code, the
+    greatest length since the last text shorter than T, and at least T. The frequencies are those of
+    :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`. So texts shorter than T have the
+    original frequencies. A text of exactly T tokens has the original frequencies unless it follows
+    a longer text. In decoding, the frequencies change whenever the text becomes longer than T and
+    longer than all texts since the last text shorter than T. Keys that are already in a cache were
+    then rotated with other frequencies than the new queries.
 
     Args:
         scale: s, called ``factor`` in configurations.
@@ -262,7 +264,7 @@ class DynamicNTK(Derived):
         self.register_buffer("longest", torch.tensor(self.length), persistent=False)
 
     def reset_non_persistent_buffers(self) -> None:
-        """Forget the longest text."""
+        """Set the greatest length of a text to the length in training."""
         self.longest.fill_(self.length)
 
     def forward(self, frequencies: Tensor, scale: float, length: Tensor) -> tuple[Tensor, Any]:
@@ -289,9 +291,10 @@ class DynamicNTK(Derived):
 
 @checked
 def long_rope_attention_factor(scale: Scale, length: Positive) -> float:
-    r"""Return LongRoPE's factor :math:`\sqrt{1 + \ln s/\ln T}`, which multiplies **both** q and k.
+    r"""Return LongRoPE's attention factor, which multiplies **both** q and k.
 
-    In released code the factor multiplies only the rotating channels.
+    The factor is :math:`\sqrt{1 + \ln s/\ln T}`, with s the ``scale`` and T the ``length``. In
+    released code the factor multiplies only the rotating channels.
 
     Args:
         scale: :math:`s \ge 1`, the new length divided by the length in training.
@@ -310,15 +313,16 @@ def long_rope_attention_factor(scale: Scale, length: Positive) -> float:
 
 @checked
 def yarn_attention_factor(scale: Scale, weight: Positive = 1.0) -> float:
-    r"""Return YaRN's factor :math:`0.1\,c \ln s + 1`, which multiplies **both** q and k.
+    r"""Return YaRN's attention factor, which multiplies **both** q and k.
 
-    So scores are multiplied by the square of the factor. The paper divides scores by a
-    temperature t and sets :math:`\sqrt{1/t} = 0.1 \ln s + 1`.
+    The factor is :math:`0.1\,c \ln s + 1`, with s the ``scale`` and c the ``weight``. So scores are
+    multiplied by the square of the factor. The paper divides scores by a temperature t and sets
+    :math:`\sqrt{1/t} = 0.1 \ln s + 1`.
 
     Args:
         scale: :math:`s \ge 1`, the new length divided by the length in training.
-        weight: c. Default: 1, the value of the paper. A checkpoint may have two such weights,
-            ``mscale`` and ``mscale_all_dim``. Its code multiplies q and k by the factor of
+        weight: The number c. Default: 1, the value of the paper. A checkpoint may have two values
+            of c, ``mscale`` and ``mscale_all_dim``. Its code multiplies q and k by the factor of
             ``mscale`` divided by that of ``mscale_all_dim``, and multiplies the scale of softmax by
             the square of the latter factor.
 

@@ -28,7 +28,8 @@ class STRING(RotaryEncoder):
             once, when the encoder is made. A basis without values, for example on the meta device,
             is not checked. Default: the identity.
         head_dim: Number of channels of a head. If it exceeds ``2 * pairs``, the last channels (of
-            the basis) do not rotate. Default: the size of the basis, or ``2 * pairs`` without one.
+            the basis) do not rotate. Default: the size of the basis, or ``2 * pairs`` without a
+            basis.
         layout: How the rotating channels are paired: ``"interleaved"`` (default) pairs channels
             (2i, 2i + 1), ``"half"`` pairs channels (i, i + pairs).
         persistent: If True (default), frequencies and basis are saved in the ``state_dict``.
@@ -57,8 +58,8 @@ class STRING(RotaryEncoder):
         Args:
             inv_freq: Frequency of each pair in radians per position, ``(pairs,)``. If the model
                 scales its frequencies for longer texts, give the scaled frequencies. The encoder
-                contains no other part of such a method; for example, YaRN's attention factor has to
-                be applied separately.
+                contains no other part of a scaling method. For example, YaRN's attention factor has
+                to be applied separately.
             layout: How the model pairs channels: ``"half"`` (default) for (i, i + pairs),
                 ``"interleaved"`` for (2i, 2i + 1).
             head_dim: Number of channels of a head. If it exceeds ``2 * pairs``, the last channels
@@ -126,7 +127,8 @@ def _require_orthogonal(basis: Tensor) -> None:
     if not largest <= ORTHOGONAL:  # also true for NaN
         raise ValueError(
             f"basis must be orthogonal, PᵀP = I within {ORTHOGONAL:.0e}, got an entry of PᵀP that "
-            f"is off by {largest:.1e}. Orthogonalise it, for example with torch.linalg.qr(basis).Q."
+            f"is off by {largest:.1e}. Orthogonalise a finite basis, for example with "
+            "torch.linalg.qr(basis).Q."
         )
 
 

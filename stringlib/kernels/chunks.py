@@ -30,9 +30,10 @@ def chunks_by_hand(
     log_decay: Tensor | None,
     state: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the causal sums of tokens in chunks, and the last state, :eq:`eq-decay-chunk`.
+    r"""Return the causal sums of tokens in chunks, and the last state, :eq:`eq-decay-chunk`.
 
-    All tensors have the same leading dimensions.
+    The sum of token t is :math:`S_t^\top q_t` with the state
+    :math:`S_t = e^{a_t} S_{t-1} + k_t u_t^\top`. All tensors have the same leading dimensions.
 
     Args:
         plain: A function that computes the same sums with gradients by autograd, for tokens that
@@ -43,11 +44,13 @@ def chunks_by_hand(
         q: Features of the queries, ``(..., chunks, size, m)``.
         k: Features of the keys, ``(..., chunks, size, m)``.
         u: Vectors to be summed, ``(..., chunks, size, d_u)``.
-        log_decay: One logarithm per token, ``(..., chunks, size, 1)``, or None for no decay.
+        log_decay: Logarithm a of the decay of each token, ``(..., chunks, size, 1)``, or None for
+            no decay.
         state: The state before the first token, ``(..., m, d_u)``.
 
     Returns:
-        The sums, ``(..., chunks, size, d_u)``, and the state after the last token.
+        The sums, ``(..., chunks, size, d_u)``, and the state after the last token,
+        ``(..., m, d_u)``.
     """
     sums, last, *_ = _Chunks.apply(plain, mask, q, k, u, log_decay, state)
     return sums, last
@@ -56,7 +59,8 @@ def chunks_by_hand(
 class _Chunks(torch.autograd.Function):
     """The function :func:`chunks_by_hand` with its gradient written by hand.
 
-    It also returns the scores and the states before the chunks, which the gradient needs.
+    This function also returns the scores and the states before the chunks, because the gradient
+    needs them.
     """
 
     @staticmethod
@@ -124,8 +128,10 @@ def _gradients(
 ) -> tuple[Any, ...]:
     """Return the gradients with respect to all arguments of :func:`chunks_by_hand`.
 
+    The gradients with respect to ``plain`` and ``mask`` are None.
+
     Args:
-        plain: Function that computes the same sums by autograd, for second derivatives.
+        plain: Function that computes the sums with gradients by autograd, for second derivatives.
         saved: The tensors that ``_Chunks.setup_context`` saved.
         g: Gradient with respect to the sums; None means zero.
         g_last: Gradient with respect to the last state; None means zero.
@@ -170,11 +176,11 @@ def _gradients(
 def _decays(
     mask: Tensor | None, log_decay: Tensor | None
 ) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """Return the decays from the start of a chunk to each token, and from each token to the end.
+    """Return the decays from the start of a chunk to each token, and from each token to its end.
 
     Args:
         mask: The decay between any two tokens of a chunk, or None for no decay.
-        log_decay: One logarithm per token, or None for no decay.
+        log_decay: Logarithm of the decay of each token, or None for no decay.
 
     Returns:
         The two decays, ``(..., chunks, size, 1)``, or None and None without a decay.
@@ -194,7 +200,7 @@ def _states(
 ) -> tuple[Tensor, Tensor]:
     """Return the state before each chunk, and the state after the last chunk.
 
-    Each chunk multiplies the state by its total decay and adds aᵀb.
+    Each chunk multiplies the state by the total decay of the chunk and adds aᵀb.
 
     Args:
         a: The factors a of the tokens of each chunk, ``(..., chunks, size, m)``.
@@ -202,12 +208,13 @@ def _states(
         since: The decays from the start of a chunk to each token, or None for no decay.
         state: The state before the first chunk, ``(..., m, d_u)``. With ``backwards``, the state
             after the last chunk.
-        backwards: If True, the chunks are processed in reverse order. So the results are the state
-            after each chunk, in the order of the tokens, and the state before the first chunk.
-            Default: False.
+        backwards: If True, the chunks are processed in reverse order. Then the results are the
+            state after each chunk, in the order of the tokens, and the state before the first
+            chunk. Default: False.
 
     Returns:
-        The states, ``(..., chunks, m, d_u)``, and the last state, ``(..., m, d_u)``.
+        The states before the chunks, ``(..., chunks, m, d_u)``, and the state after the last chunk,
+        ``(..., m, d_u)``.
     """
     batch_shape, chunks = a.shape[:-2], a.shape[-3]
     # aᵀb of a chunk is written to the memory of the state that the chunk leads to
@@ -240,8 +247,8 @@ def _on_chunks(plain: Plain, *given: Tensor | None) -> tuple[Any, ...]:
 
     Args:
         plain: Function that computes the sums and the last state of tokens without chunks.
-        *given: Tensors of tokens in chunks, and the state as the last one. Those that are None are
-            left out of the arguments.
+        *given: Tensors of tokens in chunks, followed by the state. A tensor that is None is left
+            out of the arguments.
     """
     tensors = [x for x in given if x is not None]
 

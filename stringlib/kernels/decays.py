@@ -1,7 +1,8 @@
-r"""Products of decays between tokens, and scores with these decays, for the tokens of one chunk.
+r"""The decays between the tokens of one chunk, and the scores of queries and keys with decays.
 
-The decay from key j to query i is :math:`e^{a_{j+1} + \dots + a_i}`. Its logarithm is always a sum
-of non-positive logarithms, never a difference of two cumulative sums, so that nothing overflows.
+Let :math:`a_t \le 0` be the logarithm of the decay of token t. The decay from key j to query i is
+:math:`e^{a_{j+1} + \dots + a_i}`. The exponent is always computed as a sum of logarithms and never
+as a difference of two cumulative sums, so that nothing overflows.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from torch.nn.functional import pad
 
 
 def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
-    r"""Return the decayed products of all queries and keys, ``(..., n, n)``, 0 for later keys.
+    r"""Return the products of all queries and keys times the decay between them, ``(..., n, n)``.
 
     The entry of query i and key j ≤ i is
-    :math:`\sum_f q_{if} k_{jf} e^{a_{j+1,f} + \dots + a_{if}}`.
+    :math:`\sum_f q_{if} k_{jf} e^{a_{j+1,f} + \dots + a_{if}}` with a sum over the features f. For
+    a later key j > i the entry is 0.
 
     Args:
         q: Queries, ``(..., n, m)``.
         k: Keys, ``(..., n, m)``.
-        log_decay: The logarithms a, ``(..., n, 1)`` or ``(..., n, m)``.
+        log_decay: Logarithms a of the decays, ``(..., n, 1)`` or ``(..., n, m)``.
     """
     if log_decay.shape[-1] == 1:
         # tril first: an entry for a later key may be infinite, and times 0 it would be NaN
@@ -32,15 +34,16 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def scores_by_halves(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
-    """Return the decayed products of queries and keys for one decay per token and feature.
+    """Return the products of queries and keys times one decay per token and feature.
 
     This is :func:`decayed_scores` with as many decays per token as features,
-    :eq:`eq-decay-halves`. The number of tokens must be a power of 2. The products of later keys
-    are 0.
+    :eq:`eq-decay-halves`. The number of tokens must be a power of 2. The entries of later keys are
+    0.
 
     For a key in the first half of the tokens and a query in the second half, the decay is the
-    product of the decay up to the boundary and the decay from the boundary on. So these scores are
-    a product of two matrices. The scores within each half are computed recursively.
+    product of the decay up to the boundary and the decay from the boundary on. So the scores of
+    these keys and queries are a product of two matrices. The scores within each half are computed
+    recursively.
     """
     size = q.shape[-2]
     if size == 1:
@@ -69,10 +72,10 @@ def decay_matrix(log_decay: Tensor) -> Tensor:
     Entry (i, j) is :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, and 0 for j > i.
 
     Args:
-        log_decay: The logarithms a, ``(..., n)``.
+        log_decay: Logarithms a of the decays, ``(..., n)``.
 
     Returns:
-        ``(..., n, n)``.
+        The matrix, ``(..., n, n)``.
     """
     n = log_decay.shape[-1]
     # Column j is summed from j + 1 on. A difference of two sums from the start would lose digits

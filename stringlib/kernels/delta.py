@@ -1,12 +1,13 @@
 r"""The delta rule computed chunk by chunk.
 
-Token t adds :math:`k_t u_t^\top` to the decayed state, where
+Token t with the key k, the value v, the rate β and the decay :math:`e^a` adds
+:math:`k_t u_t^\top` to the decayed state. The vector
 :math:`u_t = \beta_t (v_t - e^{a_t} S_{t-1}^\top k_t)` is the rate times the error of the decayed
-state for the new key. So the state is a decayed sum of the products :math:`k_t u_t^\top`. Within a
-chunk, the vectors u solve a triangular system whose right side is linear in the state before the
-chunk. Therefore the new state is an affine function of the state before the chunk. These affine
-functions are computed for all chunks at once, and only their application to the state is
-sequential.
+state :math:`e^{a_t} S_{t-1}` for this key. So the state is a decayed sum of the products
+:math:`k_t u_t^\top`. Within a chunk, the vectors u solve a triangular system whose right side is
+linear in the state before the chunk. Therefore the state after the chunk is an affine function of
+the state before the chunk. The affine functions of all chunks are computed at once, and only their
+application to the state is sequential.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ def delta_sums(
         k: Keys, ``(..., n, d)``.
         v: Values, ``(..., n, d_v)``.
         beta: Rates, ``(..., n, 1)``.
-        log_decay: The logarithms a, ``(..., n, 1)``.
-        mode: ``"parallel"`` treats all tokens as one chunk; ``"recurrent"`` computes token by
-            token; ``"chunk"`` or None computes chunk by chunk.
-        state: S before the first token, ``(..., d, d_v)``. Default: zero.
+        log_decay: Logarithms a of the decays, ``(..., n, 1)``.
+        mode: ``"parallel"`` treats all tokens as one chunk. ``"recurrent"`` computes token by
+            token. ``"chunk"`` or None (default) computes chunk by chunk.
+        state: The state S before the first token, ``(..., d, d_v)``. Default: None, which means
+            zero.
 
     Returns:
         The outputs, ``(..., n, d_v)``, and the state after the last token, ``(..., d, d_v)``.

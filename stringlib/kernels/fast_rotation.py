@@ -27,8 +27,9 @@ SHORT = 8192
 def is_short(x: Tensor) -> bool:
     """Return whether a tensor is so small that the running time depends on the number of calls.
 
-    The time of an operation on such a tensor is mostly that of the PyTorch call, and does not
-    depend on the size of the tensor. In a compiled graph the result is False.
+    For a tensor of up to ``SHORT`` elements, most of the time of an operation is that of the
+    PyTorch call, which does not depend on the size of the tensor. In a compiled graph the result is
+    False.
     """
     return not torch.compiler.is_compiling() and x.numel() <= SHORT
 
@@ -98,10 +99,9 @@ class _Rotation(torch.autograd.Function):
     vectors be complex numbers. Then the gradient with respect to x is :math:`\bar s\,g`, which is
     the inverse rotation of g. The gradient with respect to s is :math:`\bar x\,g`.
 
-    The gradients of autograd have three disadvantages. They fail if a gradient starts at an odd
-    offset in memory. They take more passes over memory than the inverse rotation. And for the
-    gradient with respect to the phases, which is a sum over the batch, they compute a product as
-    large as the vectors.
+    Autograd has three disadvantages here. It fails if a gradient starts at an odd offset in memory.
+    It takes more passes over memory than the inverse rotation. For the gradient with respect to the
+    phases, which is a sum over the batch, it computes a product as large as the vectors.
     """
 
     generate_vmap_rule = True

@@ -20,9 +20,9 @@ def half_square(x: Tensor) -> Tensor:
 def unit(x: Tensor) -> Tensor:
     """Return ``x`` divided by its norm along the last dimension.
 
-    A vector with a norm of less than 1e-12 is divided by 1e-12, so that 0 remains 0. At the vector
-    0 the gradient passes through unchanged, while ``torch.nn.functional.normalize`` multiplies the
-    gradient by 1e12.
+    A vector other than 0 with a norm of less than 1e-12 is divided by 1e-12. The vector 0 is
+    returned unchanged. At the vector 0 the gradient passes through unchanged, while
+    ``torch.nn.functional.normalize`` multiplies the gradient by 1e12.
     """
     square = 2 * half_square(x)
     return x / square.masked_fill(square == 0, 1).clamp(min=1e-24).sqrt()
@@ -39,7 +39,7 @@ def elu_plus_one(x: Tensor) -> Tensor:
 
 
 def _elu_plus_one(x: Tensor) -> Tensor:
-    """Return elu(x) + 1, with the gradients of autograd."""
+    """Return elu(x) + 1 with operations whose gradients autograd computes."""
     # Computing elu(x) = eˣ − 1 first would round small eˣ: in float32 to 0 below about −17.
     return x.relu() + x.clamp(max=0).exp()
 

@@ -12,17 +12,17 @@ from stringlib.inputs import common_shape
 
 
 def circular_convolution(x: Tensor, spectrum: Tensor) -> Tensor:
-    r"""Return circ(r) x, the circular convolution of r and x along the last dimension.
+    r"""Return the circular convolution of vectors ``x`` with the vector r of a given spectrum.
 
-    Here r is the vector with the given spectrum, the first column of the circulant matrix circ(r).
-    The product is computed as
+    The result is circ(r) x, where circ(r) is the circulant matrix with the first column r. The
+    product is computed as
     :math:`\mathrm{circ}(r)\,x = \mathrm{irfft}(\hat r \odot \mathrm{rfft}(x))`,
-    :eq:`eq-circulant-product`. The gradients are written by hand and have the same form. For the
-    gradient g with respect to the result, the gradient with respect to x is circ(r)ᵀg. The gradient
-    with respect to the spectrum is :math:`\overline{\hat x} \odot \hat g`, summed over the
-    dimensions in which the spectrum was broadcast, and multiplied by a constant per frequency,
-    :eq:`eq-circulant-gradient`. Autograd would expand the half spectra to full spectra, which takes
-    more time.
+    :eq:`eq-circulant-product`. The gradients are written by hand and have the same form. Let g
+    be the gradient with respect to the result, and let a hat denote the real Fourier transform.
+    Then the gradient with respect to x is circ(r)ᵀg. The gradient with respect to the spectrum is
+    :math:`\overline{\hat x} \odot \hat g`, summed over the dimensions in which the spectrum was
+    broadcast, and multiplied by a constant per frequency, :eq:`eq-circulant-gradient`. Autograd
+    would expand the half spectra to full spectra, which takes more time.
 
     Args:
         x: Vectors in float32 or float64, ``(..., d)``.
@@ -77,8 +77,8 @@ class _CircularConvolution(torch.autograd.Function):
 def _times(signal: Tensor, spectrum: Tensor) -> Tensor:
     """Return the product of two spectra, computed in place in ``signal`` if gradients are off.
 
-    The product is not in place if ``signal`` would have to be broadcast. Allocating another tensor
-    would cost page faults.
+    If ``signal`` has to be broadcast, the product is not computed in place. In place no tensor is
+    allocated, which would cost page faults.
     """
     fits = common_shape(signal.shape, spectrum.shape) == signal.shape
     return signal.mul_(spectrum) if fits and not torch.is_grad_enabled() else signal * spectrum
@@ -107,7 +107,7 @@ def hankel_view(values: Tensor, keys: tuple[int, ...]) -> Tensor:
     Args:
         values: Numbers, one for each offset. The last dimensions are the axes of the offsets, each
             of size ``queries + keys - 1``.
-        keys: Number of columns along each axis, for example a tuple of one integer for a sequence.
+        keys: Number of columns along each axis. For a sequence this is a tuple of one integer.
 
     Returns:
         ``(..., *queries, *keys)``, which shares the memory of ``values``. In a compiled graph the
@@ -129,7 +129,7 @@ def hankel_view(values: Tensor, keys: tuple[int, ...]) -> Tensor:
 def fast_length(least: int) -> int:
     """Return the smallest integer ≥ ``least`` that has no prime factors but 2, 3 and 5.
 
-    FFTs of such lengths are fast.
+    FFTs of lengths with only these prime factors are fast.
     """
     for length in itertools.count(max(least, 1)):
         rest = length
@@ -165,7 +165,7 @@ def toeplitz_spectrum(values: Tensor, axes: int = 1) -> Tensor:
 
 
 def spectral_product(spectrum: Tensor, x: Tensor, axes: int = 1) -> Tensor:
-    """Return the product of a Toeplitz matrix and ``x`` in O(n log n) operations.
+    """Return the product of an n × n Toeplitz matrix and ``x`` in O(n log n) operations.
 
     Args:
         spectrum: The result of :func:`toeplitz_spectrum` for the matrix.
@@ -173,7 +173,8 @@ def spectral_product(spectrum: Tensor, x: Tensor, axes: int = 1) -> Tensor:
         axes: Number of dimensions of the offsets.
 
     Returns:
-        The product, with the sizes of ``x`` and the broadcast leading dimensions of both arguments.
+        The product, with the sizes of ``x`` and the broadcast leading dimensions of ``spectrum``
+        and ``x``.
     """
     dims, sizes = list(range(-axes, 0)), x.shape[x.ndim - axes :]
     lengths = [fast_length(2 * size - 1) for size in sizes]

@@ -1,8 +1,9 @@
 r"""Causal sums with a running state :math:`S_t = e^{a_t} S_{t-1} + k_t u_t^\top`, chunk by chunk.
 
-Within a chunk, the contributions of all pairs of tokens are computed with a small matrix. Earlier
-chunks contribute through the state. With one chunk of all tokens, the computation uses the n × n
-matrix. With chunks of one token, it is the recurrence.
+Token t has the key :math:`k_t`, the vector :math:`u_t` to be summed, and the decay
+:math:`e^{a_t}`. Within a chunk, the contributions of all pairs of tokens are computed with a small
+matrix. Earlier chunks contribute through the state. With one chunk of all n tokens, the computation
+uses an n × n matrix. With chunks of one token, the computation is the recurrence.
 
 No positive number is exponentiated, so that no decay overflows. For this purpose the logarithm of
 the decay between two tokens is always computed as a sum of non-positive logarithms, and never as a
@@ -69,19 +70,22 @@ def causal_sums(
     mode: str | None = None,
     state: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return the sums :math:`S_t^\top q_t` for a running state S, and the last state.
+    r"""Return the product of each query and the running state, and the last state.
 
-    The state after token t is :math:`S_t = e^{a_t} S_{t-1} + k_t u_t^\top`, :eq:`eq-decay-state`.
-    All tensors have the same dtype, float32 or float64.
+    The product is :math:`S_t^\top q_t` for the query of token t. The state after token t is
+    :math:`S_t = e^{a_t} S_{t-1} + k_t u_t^\top`, :eq:`eq-decay-state`. All tensors have the same
+    dtype, float32 or float64.
 
     Args:
         q: Queries, ``(..., n, m)``.
         k: Keys, ``(..., n, m)``.
         u: Vectors to be summed, ``(..., n, d_u)``.
-        log_decay: The logarithms a, ``(..., n, 1)`` or ``(..., n, m)``. Default: no decay.
-        mode: ``"parallel"`` treats all tokens as one chunk; ``"recurrent"`` computes token by
-            token; ``"chunk"`` or None (default) computes chunk by chunk.
-        state: S before the first token, ``(..., m, d_u)``. Default: zero.
+        log_decay: Logarithms a of the decays, ``(..., n, 1)`` or ``(..., n, m)``. Default: None,
+            which means no decay.
+        mode: ``"parallel"`` treats all tokens as one chunk. ``"recurrent"`` computes token by
+            token. ``"chunk"`` or None (default) computes chunk by chunk.
+        state: The state S before the first token, ``(..., m, d_u)``. Default: None, which means
+            zero.
 
     Returns:
         The sums, ``(..., n, d_u)``, and the state after the last token, ``(..., m, d_u)``.
@@ -187,8 +191,8 @@ def _shifted(after: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
 def _chunk(q: Tensor, k: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the causal sums of one chunk without a decay, and the state after the chunk.
 
-    Tokens have the shape ``(batch, tokens, channels)``. The state before the chunk is ``state``, or
-    zero if that is None.
+    Tokens have the shape ``(batch, tokens, channels)``. ``state`` is the state before the chunk.
+    None means zero.
     """
     own = torch.bmm(q, k.mT).tril_()
     if state is None:
@@ -232,7 +236,7 @@ def decayed_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Return the causal sums and the last state with a decay, :eq:`eq-decay-chunk`.
 
-    The gradients are those of autograd.
+    Autograd computes the gradients. For gradients by hand, see ``_by_hand``.
 
     Args:
         q: Queries, ``(..., n, m)``.
@@ -274,7 +278,7 @@ def _states_before(added: Tensor, log_kept: Tensor, state: Tensor) -> tuple[Tens
 def _is_one_graph(chunks: int) -> bool:
     """Return whether the states of ``chunks`` chunks are computed in one product, not in a loop.
 
-    An exported program must work for any number of chunks, so that it cannot contain such a loop.
+    An exported program must work for any number of chunks, so it cannot contain a loop over chunks.
     A compiled graph uses the product for up to ``TOGETHER`` chunks. For more chunks a loop is
     faster, although each number of chunks then needs its own graph.
     """
@@ -294,14 +298,13 @@ def _by_hand(
 ) -> tuple[Tensor, Tensor]:
     """Return the causal sums and the last state for all chunks at once, with gradients by hand.
 
-    The result is that of ``plain``.
-
     Args:
-        plain: :func:`_plain_chunks` or :func:`decayed_chunks`.
+        plain: :func:`_plain_chunks` or :func:`decayed_chunks`, which computes the same result
+            without gradients by hand.
         q: Queries, ``(..., n, m)``.
         k: Keys, ``(..., n, m)``.
         u: Vectors to be summed, ``(..., n, d_u)``.
-        log_decay: One logarithm per token, ``(..., n, 1)``, or None for no decay.
+        log_decay: Logarithm of the decay of each token, ``(..., n, 1)``, or None for no decay.
         state: The state before the first token, or None for zero.
         size: Number of tokens per chunk.
     """
@@ -323,9 +326,9 @@ def _by_hand(
 def chunk_size(u: Tensor, size: int, mode: str | None) -> int:
     """Return the number of tokens per chunk.
 
-    In the mode ``"parallel"`` this is the number n of all tokens. Otherwise it is ``size`` on a
-    CPU and ``GPU_CHUNK`` on another device, but at most n. A compiled graph must work for any n, so
-    there the number of tokens per chunk may exceed n.
+    In the mode ``"parallel"`` this is the number n of all tokens. In other modes it is ``size`` on
+    a CPU and ``GPU_CHUNK`` on another device, but at most n. In a compiled graph, which must work
+    for any n, the number of tokens per chunk may exceed n.
 
     Args:
         u: Vectors to be summed, ``(..., n, d_u)``.

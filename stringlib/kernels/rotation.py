@@ -7,8 +7,9 @@ Pair i of the token at position t is rotated by the angle :math:`t\,\theta_i`, e
     phases = unit_phases(positions, frequencies)  # positions (seq, 1)
     q, k = rotate_pairs(q, phases), rotate_pairs(k, phases)
 
-Every rotary encoder of the package uses these functions. :mod:`stringlib.kernels.fast_rotation`
-rotates the same pairs in fewer passes over memory.
+Every rotary encoder of the package except DenseSTRING uses :func:`unit_phases` and
+:func:`rotate_pairs`. :mod:`stringlib.kernels.fast_rotation` rotates the same pairs in fewer passes
+over memory.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ def geometric_frequencies(pairs: Count0, base: Positive = 10000.0) -> Tensor:
 def unit_phases(positions: Tensor, frequencies: Tensor) -> Tensor:
     r"""Return cosine and sine of frequency times position for every head, token and pair.
 
-    Cosine and sine of the angle :math:`\Omega r` are the real and imaginary part of the unit phase
-    :math:`e^{\mathrm{i}\,\Omega r}`, :eq:`eq-rope-complex`.
-    Angles are computed in float64, or in float32 on devices without float64. At position 10⁶ a
-    float32 angle is wrong by several hundredths of a radian.
+    The cosine and sine of the angle :math:`\Omega r` are the real and imaginary part of the unit
+    phase :math:`e^{\mathrm{i}\,\Omega r}`, :eq:`eq-rope-complex`. Angles are computed in float64,
+    or in float32 on devices without float64. At position 10⁶ a float32 angle can be wrong by
+    several hundredths of a radian.
 
     Args:
         positions: Positions r, ``(..., seq, coord_dim)``.

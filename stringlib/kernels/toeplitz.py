@@ -1,4 +1,7 @@
-r"""Sums with a Toeplitz weight :math:`e^{b_{j-i}}`, computed by tiles of its rows or by FFT."""
+r"""Sums with a Toeplitz weight, computed by tiles of the rows of its matrix or by FFT.
+
+The weight of query i on key j is :math:`e^{b_{j-i}}`, with one bias b for each offset j − i.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ The times of the forward pass with 64 to 256 queries differ by at most 10 %.
 KEPT = 1024
 """Largest number of tokens for which the n × n matrix is kept in memory for the gradient.
 
-For longer sequences its rows are computed again.
+For longer sequences the rows of the matrix are computed again.
 """
 
 
@@ -60,8 +63,9 @@ def toeplitz_by_tiles(
 
     Returns:
         The sums, ``(..., heads, n, d_u)``, divided by the exponential of their log scale, and the
-        log scale, ``(..., heads, n)``, or None unless ``exact``. With ``key_scales`` the sums are
-        also divided by the exponential of the second scale, which the log scale does not include.
+        log scale, ``(..., heads, n)``. If ``exact`` is False, the log scale is None. With
+        ``key_scales`` the sums are also divided by the exponential of the second scale, which the
+        log scale does not include.
     """
     sizes, dims = toeplitz_sizes(bias, bias.ndim - 1), list(range(1, bias.ndim))
     long = sizes[0]  # tiles are cut along the first axis, with `across` tokens per index
@@ -116,7 +120,7 @@ def _tile(
         sizes: Number of keys along each axis.
         exact: If True, the logarithms of the weights of each query are shifted by their maximum,
             which is returned as the log scale. If False, the log scale is None.
-        scales: Log scales of these keys, last key first, and of these queries, or None.
+        scales: Log scales of the keys, last key first, and of the queries of the tile, or None.
     """
 
     def by_position(pairs: Tensor) -> Tensor:
@@ -207,8 +211,8 @@ def excess(largest: Tensor, dtype: torch.dtype) -> Tensor:
 def _sparing(function: Callable[..., Any], *args: Any) -> Any:
     """Return ``function(*args)``, whose intermediate tensors are computed again for the gradient.
 
-    This saves memory. Under ``torch.func`` the intermediate tensors are kept, because a batch of
-    ``vmap`` no longer exists when the gradient is computed.
+    Computing them again saves memory. Under ``torch.func`` the intermediate tensors are kept,
+    because a batch of ``vmap`` no longer exists when the gradient is computed.
     """
     if in_torch_func():
         return function(*args)

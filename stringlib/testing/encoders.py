@@ -531,19 +531,11 @@ def phases_that_do_not_fit_are_refused(make: Make, run: Mode) -> None:
     bad = [encoder.phases(positions[:4]), phases._replace(cos_sin=phases.cos_sin[..., :0])]
     bad.append(phases._replace(cos_sin=phases.cos_sin[..., :1, :, :, :].repeat(9, 1, 1, 1)))
     for wrong in bad:
-        refused(
-            encoder,
-            q,
-            k,
-            wrong,
-            words="positions must be phases that this encoder computed for the 5",
-        )
+        refused(encoder, q, k, wrong, words="positions must be phases of shape")
     more = encoder.phases(positions.expand(3, -1, -1))
     refused(encoder.rotate, q, more, words="positions must have leading dimensions that broadcast")
     one = encoder.phases(positions[:1])
-    refused(
-        encoder, q, k, phases, one, words="key_positions must be phases that this encoder computed"
-    )
+    refused(encoder, q, k, phases, one, words="key_positions must be phases of shape")
 
 
 @ENCODER.holds()
