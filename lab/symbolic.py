@@ -1,4 +1,4 @@
-"""Sympy matrices for the derivations: exact where the rest of the package is numerical."""
+"""Sympy matrices, with which the book's derivations are checked exactly, not numerically."""
 
 from __future__ import annotations
 
@@ -12,28 +12,36 @@ Side: TypeAlias = Any
 
 
 def rotation(angle: sp.Expr) -> sp.Matrix:
-    """Return the 2 x 2 matrix that turns the plane by ``angle``, anticlockwise."""
+    """Return the 2 × 2 matrix that rotates the plane anticlockwise by ``angle``, in radians."""
     return sp.Matrix([[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]])
 
 
 def circulant(column: Sequence[sp.Expr]) -> sp.Matrix:
-    """Return the circulant matrix with the given first COLUMN: entry (i, j) is c[(i - j) mod d]."""
+    """Return the circulant matrix with the given first column.
+
+    Entry (i, j) is ``column[(i - j) % len(column)]``.
+    """
     size = len(column)
     return sp.Matrix(size, size, lambda i, j: column[(i - j) % size])
 
 
 def fourier_vector(size: int, index: int) -> sp.Matrix:
-    r"""Return the column with entries :math:`e^{2\pi\mathrm{i}\,jn/d}`, n from 0, unnormalised."""
+    r"""Return an eigenvector of all circulant matrices of one size, without normalisation.
+
+    Entry n of the column is :math:`e^{2\pi\mathrm{i}\,jn/d}`, where d is ``size`` and j is
+    ``index``.
+    """
     return sp.Matrix([sp.exp(2 * sp.pi * sp.I * index * n / size) for n in range(size)])
 
 
 def cancelled(product: sp.MatrixExpr, *orthogonal: sp.MatrixSymbol) -> sp.MatrixExpr:
-    r"""Return a product of matrix symbols with :math:`P^\top P` and :math:`PP^\top` left out.
+    r"""Return a product of matrix symbols, without the factors of orthogonal matrices that cancel.
 
-    It holds at every size.
+    For an orthogonal P these are the factors :math:`P^\top P` and :math:`PP^\top`. The result is
+    right for every size of the matrices.
 
     Args:
-        product: Made of ``sp.MatrixSymbol``.
+        product: Product of ``sp.MatrixSymbol``.
         *orthogonal: The symbols P that stand for orthogonal matrices.
     """
     known = sp.And(*map(sp.Q.orthogonal, orthogonal))
@@ -44,33 +52,34 @@ def cancelled(product: sp.MatrixExpr, *orthogonal: sp.MatrixSymbol) -> sp.Matrix
 
 
 def vanishes(expression: sp.Expr | sp.Matrix) -> bool:
-    """Tell whether an expression, or every entry of a matrix, simplifies to 0.
+    """Return whether an expression, or every entry of a matrix, simplifies to 0.
 
-    An expression that sympy cannot simplify counts as not vanishing.
+    If sympy cannot simplify an expression to 0, the result is False.
     """
     entries = expression if isinstance(expression, sp.MatrixBase) else [expression]
     return all(_is_zero(sp.sympify(entry)) for entry in entries)
 
 
 def proves(label: str, left: Side, right: Side, *, wrong: Side) -> None:
-    """Check that the two sides of a labelled equation are equal, and that a mistake would show.
+    """Check that the two sides of a labelled equation are equal, and that a mistake would be found.
 
-    A check that passes whatever it is given proves nothing. So each proof brings a mutant: its
-    right side with a sign, a factor or an index changed, which has to differ from the left.
+    A check that accepts every input proves nothing. So each proof has a wrong variant: the right
+    side with a sign, a factor or an index changed. The wrong variant must differ from the left
+    side.
 
     Args:
-        label: Of the equation, ``"eq-something"``.
-        left: One side, made of what the equation speaks of: definitions, code, other equations.
-        right: The other, as the equation displays it.
-        wrong: The right side with one mistake.
+        label: Label of the equation, such as ``"eq-relative"``.
+        left: Left side, computed from definitions, code or other equations.
+        right: Right side, as the book prints it.
+        wrong: Right side with one mistake.
 
     Raises:
-        AssertionError: If the sides differ, or the wrong one does not.
+        AssertionError: If the two sides differ, or if the wrong variant equals the left side.
     """
     if not _equal(left, right):
-        raise AssertionError(f"{label}: the two sides differ: {left} and {right}")
+        raise AssertionError(f"right must equal left in {label}, got {right} and {left}")
     if not _differ(left, wrong) and _equal(left, wrong):
-        raise AssertionError(f"{label}: the wrong variant passes too: {wrong}")
+        raise AssertionError(f"wrong must differ from left in {label}, got {wrong}, which is equal")
 
 
 def _equal(left: Side, right: Side) -> bool:
@@ -83,7 +92,7 @@ def _equal(left: Side, right: Side) -> bool:
 
 
 def _differ(left: Side, wrong: Side) -> bool:
-    """Tell whether the sides differ at one point: seen sooner than that nothing simplifies."""
+    """Return whether the two sides differ at one point, which is faster than simplifying them."""
     if isinstance(left, sp.MatrixExpr) or isinstance(wrong, sp.MatrixExpr):
         return False
     if isinstance(left, sp.MatrixBase) and left.shape != getattr(wrong, "shape", None):
