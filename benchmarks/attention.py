@@ -172,7 +172,7 @@ def _performer_map(shape: Shape, data: Data) -> Entry:
 
 
 def _circulant_as_matrix(shape: Shape, data: Data) -> Entry:
-    """Build the circulant feature map with its matrix written out, to compare it with the FFT."""
+    """Build the circulant feature map with a product by its matrix, to be compared with the FFT."""
     phi = _Scaled(_favor(shape)).to(data.q.device)
     matrix = _favor(shape, "circulant").projection_matrix().to(data.q.device)
     weight = phi.phi.projection.get_buffer("weight")
@@ -356,7 +356,8 @@ def _map_work(products: Callable[[int], float], features: int = 1) -> Callable[[
     """Return a function that computes the work of a feature map on queries and keys.
 
     Args:
-        products: Number of multiplications of the projection of one vector, by ``head_dim``.
+        products: Function from ``head_dim`` to the number of multiplications in the projection of a
+            vector.
         features: Number of features, divided by ``head_dim``. Default: 1.
     """
 

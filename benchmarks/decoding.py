@@ -42,7 +42,10 @@ def make_data(shape: Shape, device: torch.device) -> Tensor:
 
 
 def _entry(step: Step, text: Tensor) -> Entry:
-    """Return an entry whose call decodes ``TOKENS`` tokens, each with the last token so far."""
+    """Return an entry whose call runs ``TOKENS`` decoding steps.
+
+    The token of each step is the last token of the text.
+    """
     position, token = text.shape[-1] - 1, text[:, -1:]
 
     def call() -> tuple[Tensor]:

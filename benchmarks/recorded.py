@@ -114,8 +114,9 @@ def peer_table(parts: Sequence[Record]) -> dict[str, list[str]]:
     """Return the columns of a table of our times divided by those of other libraries.
 
     The largest ratios come first. A row is a pair of contestants at a shape. There is a column for
-    each mode and number of threads. The last column has our time divided by its bound, with
-    gradients and one thread. Ratios whose quartiles are far apart have a star.
+    each mode and number of threads. The last column has our time divided by its bound, with one
+    thread and, if they were measured, with gradients. Ratios whose quartiles are far apart have a
+    star.
     """
     rows: dict[str, dict[str, Quartiles]] = {}
     bound: dict[str, str] = {}

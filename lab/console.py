@@ -7,7 +7,7 @@ import sys
 
 
 def allow_every_letter() -> None:
-    """Let the console print a question mark for a character that it cannot show, not an error.
+    """Print a question mark for each character that the console cannot show, instead of an error.
 
     A Windows console with the code page 1252, for example, cannot show ≥ and →.
     """

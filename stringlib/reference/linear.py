@@ -104,8 +104,8 @@ def cosine_attention(
     The weight of query i and key j is :math:`\cos(\pi(i-j)/2M)`, :eq:`eq-cosine-weight`. With
     ``positive=True`` the weight is :math:`(1 + \cos(\pi(i-j)/2M))/2`, :eq:`eq-cosine-positive`. The
     cosine is negative at distances between M and 3M. This function nevertheless allows distances
-    above M, for which :class:`~stringlib.attention.cosine.CosineWeight` raises an error unless it
-    is positive.
+    above M, for which :class:`~stringlib.attention.cosine.CosineWeight` with ``positive=False``
+    raises an error.
 
     Args:
         phi_q: Features of the queries, ``(heads, seq, m)``.

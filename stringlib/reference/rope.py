@@ -181,15 +181,15 @@ def apply_mixed_rope(x: Tensor, positions: Tensor, along_x: Tensor, along_y: Ten
 def householder_2d(alpha: Tensor) -> Tensor:
     r"""Return the 2 × 2 reflection matrices whose mirrors are perpendicular to given directions.
 
-    The matrix is :math:`H(\alpha) = I - 2vv^\top/\|v\|^2` with the vector :math:`v = (\cos\alpha,
-    \sin\alpha)` perpendicular to the mirror, equation :eq:`eq-reflection-householder`. A single
-    reflection with :math:`\alpha = \omega t` at position t already gives relative scores. This
-    reflection is a rotation by :math:`-2\omega t`, followed by a change of sign of the first
+    The vector :math:`v = (\cos\alpha, \sin\alpha)` is perpendicular to the mirror. The reflection
+    matrix is :math:`H(\alpha) = I - 2vv^\top/\|v\|^2`, equation :eq:`eq-reflection-householder`. A
+    single reflection with :math:`\alpha = \omega t` at position t already gives relative scores.
+    This reflection is a rotation by :math:`-2\omega t`, followed by a change of sign of the first
     channel. The change of sign is the same at all positions, so it cancels in the scores,
     :eq:`eq-reflection-single`.
 
     Args:
-        alpha: Angle of v in radians, of any shape ``(...)``.
+        alpha: Angle of the vector v in radians, of any shape ``(...)``.
 
     Returns:
         The matrices, float64, ``(..., 2, 2)``.

@@ -58,8 +58,8 @@ def nprf_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor) -> Ten
 
     The algorithm stores all n × m × d products of a feature of a key and a channel of the key's
     value. It multiplies these products by the Toeplitz matrix C with the entries
-    :math:`e^{b_{j-i}}`, equation :eq:`eq-toeplitz-algorithm`. The paper prints :math:`C\,(K'^\top
-    V)`, in which the shapes do not fit. Here C multiplies one vector of n numbers for each feature
+    :math:`e^{b_{j-i}}`, equation :eq:`eq-toeplitz-algorithm`. The shapes in the paper's formula
+    :math:`C\,(K'^\top V)` do not fit. Here C multiplies one vector of n numbers for each feature
     and channel.
 
     Args:

@@ -434,8 +434,8 @@ def positions_may_have_every_valid_shape_and_dtype(make: Make, run: Mode) -> Non
         f"matrix() of float32 positions must be {torch.float32}, got {dtype}",
     )
     deep, _, _ = inputs(encoder, batch=(2, 3))
-    got, shape = tuple(run(encoder.rotate, deep, positions).shape), tuple(deep.shape)
-    true(got == shape, f"rotate() must keep the shape {shape}, got {got}")
+    got = tuple(run(encoder.rotate, deep, positions).shape)
+    true(got == deep.shape, f"rotate() must keep the shape {tuple(deep.shape)}, got {got}")
     square = (2, encoder.heads, 6, encoder.head_dim, encoder.head_dim)
     got = tuple(run(encoder.matrix, own).shape)
     true(got == square, f"matrix() must have shape {square}, got {got}")
@@ -455,8 +455,8 @@ def short_and_empty_sequences(make: Make, run: Mode) -> None:
         count = encoder.matrix(positions).shape[-3]
         true(count == seq, f"matrix() of {seq} positions must return {seq} matrices, got {count}")
         empty = q[:0]
-        got, shape = tuple(encoder(empty, empty, positions)[0].shape), tuple(empty.shape)
-        true(got == shape, f"an empty batch must keep its shape {shape}, got {got}")
+        got = tuple(encoder(empty, empty, positions)[0].shape)
+        true(got == empty.shape, f"a batch must keep its shape {tuple(empty.shape)}, got {got}")
 
 
 @ENCODER.holds()
