@@ -1,8 +1,8 @@
-"""Attention, softmax and kernelised, against other libraries and printed formulas.
+"""Measure softmax and linear attention against other libraries and published formulas.
 
-python -m benchmarks.attention, after python -m benchmarks.encoders in `make bench`. Where a
-family has features, they are given, so that all of it compute the same; random features share
-their matrix.
+Run with python -m benchmarks.attention. The command `make bench` runs it after python -m
+benchmarks.encoders. All contestants of a family compute the same result. Where a family works on
+features, the features are given. Maps with random features have the same random matrix.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORWARD = "forward"
 
 
 class Data(NamedTuple):
-    """Random queries, keys and values, positive features of both, and what weights are made of."""
+    """Random queries, keys and values, positive features of queries and keys, decays and biases."""
 
     q: Tensor
     k: Tensor
@@ -51,7 +51,11 @@ class Data(NamedTuple):
 
 
 def make_data(shape: Shape, device: torch.device) -> Data:
-    """Return random tensors ``(batch, heads, seq, head_dim)``, one decay a token, and a bias."""
+    """Return random data for one shape.
+
+    Queries, keys, values and features have shape ``(batch, heads, seq, head_dim)``. There is one
+    logarithm of a decay per token and one bias per offset.
+    """
     q, k, v = torch.randn(3, shape.batch, shape.heads, shape.seq, shape.head_dim)
     log_decay = -torch.rand(shape.batch, shape.heads, shape.seq) / 8
     bias = torch.randn(shape.heads, 2 * shape.seq - 1) / 2
@@ -65,7 +69,12 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def _on(which: str, attend: Callable[[Shape], Attend]) -> Build:
-    """Build what takes three tensors of the data, ``"qkv"`` or ``"features"``, and gives one."""
+    """Return a ``build`` function for attention that computes one tensor from three tensors.
+
+    Args:
+        which: Name of the three tensors of the data, ``"qkv"`` or ``"features"``.
+        attend: Function that returns the attention for a shape.
+    """
 
     def build(shape: Shape, data: Data) -> Entry:
         call = attend(shape)
@@ -84,7 +93,7 @@ def _sdpa(causal: bool) -> Build:
 
 
 def _with_features(make: Callable[[Shape], stringlib.FeatureMap]) -> Build:
-    """Build attention from queries and keys on, not causal: features, then sums."""
+    """Return a ``build`` function for linear attention, not causal, including the feature map."""
 
     def build(shape: Shape, data: Data) -> Entry:
         phi = make(shape).to(data.q.device)
@@ -100,7 +109,12 @@ def _with_features(make: Callable[[Shape], stringlib.FeatureMap]) -> Build:
 def _linear(
     causal: bool, weight: Callable[[Shape], stringlib.PositionWeight] | None = None
 ) -> Build:
-    """Build attention on features, with a weight that needs no parameter."""
+    """Return a ``build`` function for linear attention on given features.
+
+    Args:
+        causal: Whether attention is causal.
+        weight: Function that returns the position weight for a shape. Default: None, no weight.
+    """
 
     def attend(shape: Shape) -> Attend:
         made = None if weight is None else weight(shape)
@@ -119,7 +133,7 @@ def _cosine(shape: Shape) -> stringlib.PositionWeight:
 def _favor(
     shape: Shape, projection: str = "orthogonal", hyperbolic: bool = False
 ) -> stringlib.FavorFeatures:
-    """Return FAVOR+ with as many features as channels, drawn from the same seed each time."""
+    """Return FAVOR+ with as many features as channels, drawn with the same seed in each call."""
     generator = torch.Generator().manual_seed(1)
     return stringlib.FavorFeatures(
         shape.head_dim, shape.head_dim, projection, hyperbolic=hyperbolic, generator=generator
@@ -127,7 +141,7 @@ def _favor(
 
 
 class _Scaled(torch.nn.Module):
-    """Features of x/d^(1/4), as performer-pytorch divides: they estimate exp(qᵀk/√d)."""
+    """Features of x/d^(1/4), whose products estimate exp(qᵀk/√d), as in performer-pytorch."""
 
     def __init__(self, phi: stringlib.FavorFeatures) -> None:
         super().__init__()
@@ -139,7 +153,7 @@ class _Scaled(torch.nn.Module):
 
 
 def _unit_rows(features: Tensor) -> Tensor:
-    """Divide every row by its norm: contestants leave out different factors that cancel."""
+    """Divide every row by its norm, because contestants leave out different factors that cancel."""
     return features / features.norm(dim=-1, keepdim=True)
 
 
@@ -158,7 +172,7 @@ def _performer_map(shape: Shape, data: Data) -> Entry:
 
 
 def _circulant_as_matrix(shape: Shape, data: Data) -> Entry:
-    """Build the circulant map with its matrix written out: what the FFT has to beat."""
+    """Build the circulant feature map with a product by its matrix, to be compared with the FFT."""
     phi = _Scaled(_favor(shape)).to(data.q.device)
     matrix = _favor(shape, "circulant").projection_matrix().to(data.q.device)
     weight = phi.phi.projection.get_buffer("weight")
@@ -216,7 +230,7 @@ def _toeplitz_fft(shape: Shape, data: Data) -> Entry:
 
 
 def _sdpa_bias(shape: Shape, data: Data) -> Entry:
-    """Build softmax attention with a learned bias for each offset, gathered to a matrix."""
+    """Build softmax attention with a learned bias per offset, gathered to a matrix of all pairs."""
     bias, place = data.bias.clone().requires_grad_(), torch.arange(shape.seq, device=data.q.device)
     index = place - place[:, None] + shape.seq - 1
     attend = torch.nn.functional.scaled_dot_product_attention
@@ -259,7 +273,7 @@ def _layer(shape: Shape, data: Data) -> Entry:
 
 
 def _performer_layer(shape: Shape, data: Data) -> Entry:
-    """Build performer-pytorch's layer with the weights and the random matrix of ours."""
+    """Build the layer of performer-pytorch with the weights and random matrix of our layer."""
     ours = _seeded_layer(shape)
     matrix = _favor(shape).projection_matrix()[0].to(data.q.device)
     layer = peers.performer_layer(ours.dim, ours.heads, matrix)
@@ -334,12 +348,18 @@ CONTESTANTS: Sequence[Contestant] = (
 
 
 def _numbers(shape: Shape) -> int:
-    """Return how many numbers queries, keys, values and results have, or a map's."""
+    """Return how many numbers the queries, keys, values and outputs of a shape have together."""
     return 4 * shape.batch * shape.heads * shape.seq * shape.head_dim
 
 
 def _map_work(products: Callable[[int], float], features: int = 1) -> Callable[[Shape], Work]:
-    """Return the work of a feature map: one projection of q and of k, and exponentials."""
+    """Return a function that computes the work of a feature map on queries and keys.
+
+    Args:
+        products: Function from ``head_dim`` to the number of multiplications in the projection of a
+            vector.
+        features: Number of features, divided by ``head_dim``. Default: 1.
+    """
 
     def work(shape: Shape) -> Work:
         size, rows = shape.head_dim, 2 * shape.batch * shape.heads * shape.seq
@@ -352,7 +372,11 @@ def _map_work(products: Callable[[int], float], features: int = 1) -> Callable[[
 
 
 def _pairs(part: float = 1.0) -> Callable[[Shape], Work]:
-    """Return the work of all pairs of tokens, or of a part of them."""
+    """Return a function that computes the work of softmax attention.
+
+    Args:
+        part: Part of all pairs of tokens that is needed. Default: 1, all pairs.
+    """
 
     def work(shape: Shape) -> Work:
         heads, n, d = shape.batch * shape.heads, shape.seq, shape.head_dim
@@ -366,7 +390,14 @@ def _pairs(part: float = 1.0) -> Callable[[Shape], Work]:
 def _sums(
     features: int = 1, exponentials: bool = False, projected: bool = False, divided: bool = True
 ) -> Callable[[Shape], Work]:
-    """Return the work of sums through a state of so many times as many features as channels."""
+    """Return a function that computes the work of linear attention through a state.
+
+    Args:
+        features: Number of features, divided by ``head_dim``. Default: 1.
+        exponentials: Whether the features need exponentials. Default: False.
+        projected: Whether queries and keys are projected to features. Default: False.
+        divided: Whether the outputs are divided by the sum of the weights. Default: True.
+    """
 
     def work(shape: Shape) -> Work:
         heads, n, d = shape.batch * shape.heads, shape.seq, shape.head_dim
@@ -381,7 +412,11 @@ def _sums(
 
 
 def _toeplitz_work(shape: Shape) -> Work:
-    """Return the work of the cheaper form: all pairs, or two FFTs a feature and column."""
+    """Return the work of the cheaper form of Toeplitz attention.
+
+    One form computes all pairs of tokens. The second form computes two FFTs per feature and value
+    channel.
+    """
     heads, n, d = shape.batch * shape.heads, shape.seq, shape.head_dim
     by_fft = 5 * n * math.log2(2 * n) * d * (d + 1)  # an addition and a multiplication are one
     return Work(_numbers(shape), heads * min(pair_products(n, d, d + 1), by_fft))
@@ -499,7 +534,7 @@ SUITE = Suite("attention", CONTESTANTS, SHAPES, GOALS, make_data, WORK, PEERS, L
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure as the command line says."""
+    """Run the benchmark of attention with the options of the command line."""
     return main(SUITE, argv)
 
 

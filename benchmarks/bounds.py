@@ -1,7 +1,7 @@
-"""The least time of an operation on the machine as it is: its bytes copied, its numbers multiplied.
+"""Compute a lower bound of the time of an operation on the present machine.
 
-An operation says what it has to do (`Work`), and the rates are measured beside the times that are
-compared with it: a copy of as many bytes, a product of square matrices, exponentials.
+`Work` states what an operation has to do. Three rates of the machine are measured together with the
+times: the copying of bytes, the product of square matrices, and exponentials.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ NUMBER = 4  # bytes of a float32
 
 @dataclass(frozen=True)
 class Work:
-    """What an operation has to do in a forward pass, whatever its code.
+    """Amount of work of an operation in a forward pass, whatever its code.
 
     Attributes:
-        numbers: What goes in and what comes out. A backward pass moves as many again: gradients of
-            what came out, and of what went in.
-        products: Multiplications in products of matrices, each with its addition. Both factors
-            get gradients: two products more.
-        fixed: The same, where one factor is fixed: one product more.
-        exponentials: How many; their gradients are products with what is there.
+        numbers: How many numbers the inputs and outputs have together. A backward pass moves as
+            many again, the gradients of outputs and inputs.
+        products: Number of multiplications in matrix products, each with one addition. A backward
+            pass needs two more products, one for the gradient of each factor.
+        fixed: The same number for matrix products with a fixed factor. A backward pass needs one
+            more product.
+        exponentials: Number of exponentials. Their gradients need no new exponentials.
     """
 
     numbers: int
@@ -41,7 +42,12 @@ class Work:
     exponentials: int = 0
 
     def of(self, backward: bool) -> dict[str, float]:
-        """Return the amount of each kind, of a forward pass or of both."""
+        """Return the amount of each kind of work.
+
+        Args:
+            backward: If True, the amount of a forward and a backward pass. If False, of a forward
+                pass alone.
+        """
         return {
             "bytes": NUMBER * self.numbers * (1 + backward),
             "multiplications": self.products * (1 + 2 * backward) + self.fixed * (1 + backward),
@@ -55,11 +61,17 @@ def least_ms(
     wait: Callable[[], object],
     seconds: dict[str, float],
 ) -> dict[str, float]:
-    """Return name → the milliseconds below which this machine cannot do a work.
+    """Return a lower bound of the time of each work in milliseconds, by name.
 
-    Of each rate the best of all rounds so far counts, which ``seconds`` keeps: noise only takes
-    time away. As many bytes are copied as the work has, since a copy inside a cache is faster than
-    one from memory.
+    Other processes can only slow a measurement down. So each rate is the best of all rounds so far.
+    The number of copied bytes is that of the work, because a copy inside a cache is faster than a
+    copy from memory.
+
+    Args:
+        works: Amounts of work, as :meth:`Work.of` returns them, by name.
+        device: Device that is measured.
+        wait: Function that waits until the device has finished.
+        seconds: Shortest time so far of each measured call. It is updated.
     """
     a, b, c = torch.randn(3, SIDE, SIDE, device=device)
     x, y = torch.randn(2, EXPONENTIALS, device=device)

@@ -1,9 +1,9 @@
-"""Decoding: the time of the next token, beside a bare function and beside transformers' Llama.
+"""Measure the time of decoding a token, against a bare function and the Llama of transformers.
 
-python -m benchmarks.decoding, or `make bench`. A call decodes ``TOKENS`` tokens one by one. The
-bare function has the weights of our model and nothing but tensor operations: no modules, no checks,
-queries, keys and values from one product, and a cache that is allocated once. Llama has the same
-sizes and random weights.
+Run with python -m benchmarks.decoding or `make bench`. A call decodes ``TOKENS`` tokens one by one.
+The bare function has the weights of our model and consists of tensor operations alone, without
+modules or checks. It computes queries, keys and values by one product and allocates its cache once.
+Llama has the same sizes and random weights.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ Step = Callable[[Tensor, int], Tensor]
 
 
 def make_data(shape: Shape, device: torch.device) -> Tensor:
-    """Return the text before the first token to decode, and this token."""
+    """Return a random text, and the first token to be decoded after it."""
     return torch.randint(VOCAB, (shape.batch, shape.seq + 1)).to(device)
 
 
 def _entry(step: Step, text: Tensor) -> Entry:
-    """Decode ``TOKENS`` tokens with each call, always the last one of the text."""
+    """Return an entry whose call runs ``TOKENS`` decoding steps.
+
+    The token of each step is the last token of the text.
+    """
     position, token = text.shape[-1] - 1, text[:, -1:]
 
     def call() -> tuple[Tensor]:
@@ -109,7 +112,7 @@ def _bare(family: str) -> Callable[[Shape, Tensor], Entry]:
 
 
 def bare_step(model: LanguageModel, shape: Shape, family: str) -> Step:
-    """Return a function of tensors that decodes a token as the model does."""
+    """Return a function that decodes a token by tensor operations alone, with a model's weights."""
     heads, d, dim = shape.heads, shape.head_dim, shape.heads * shape.head_dim
     attend = {"softmax": _bare_softmax, "FAVOR+": _bare_favor, "ELU": _bare_elu}[family]
     layers = []
@@ -228,7 +231,10 @@ SHAPES = (
 
 
 def _work(shape: Shape) -> Work:
-    """Read the weights once for each token; what a cache or a state holds is not counted."""
+    """Return the work of decoding, which is to read all weights once per token.
+
+    The numbers in a cache or a state are not counted.
+    """
     dim = shape.heads * shape.head_dim
     weights = DEPTH * 12 * dim**2 + VOCAB * dim
     return Work(TOKENS * weights, TOKENS * shape.batch * weights)
@@ -250,7 +256,7 @@ SUITE = Suite(
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure as the command line says."""
+    """Run the benchmark of decoding with the options of the command line."""
     return main(SUITE, argv)
 
 

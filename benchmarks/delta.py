@@ -1,7 +1,7 @@
-"""The delta rule in chunks, token by token and as printed, beside a decayed sum.
+"""Measure the delta rule in chunks, token by token and as published, against a sum with decay.
 
-python -m benchmarks.delta, or `make bench`. Keys have norm 1, rates lie between 0 and 2. On a GPU
-with fla-core the kernel of flash-linear-attention runs beside them.
+Run with python -m benchmarks.delta or `make bench`. Keys have norm 1, and rates are between 0 and
+2. On a GPU with fla-core, the kernel of flash-linear-attention is measured, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stringlib.attention import decayed_sums
 
 
 class Data(NamedTuple):
-    """Queries, keys of norm 1 and values, rates of tokens, and the logarithms of decays."""
+    """Queries, keys of norm 1, values, a rate per token, and logarithms of decays."""
 
     q: Tensor
     k: Tensor
@@ -33,7 +33,11 @@ class Data(NamedTuple):
 
 
 def make_data(shape: Shape, device: torch.device) -> Data:
-    """Return random tensors ``(batch, heads, seq, head_dim)``, and one rate and decay a token."""
+    """Return random data for one shape.
+
+    Queries, keys and values have shape ``(batch, heads, seq, head_dim)``. There is one rate and one
+    logarithm of a decay per token.
+    """
     q, k, v = torch.randn(3, shape.batch, shape.heads, shape.seq, shape.head_dim)
     beta, forget = torch.rand(2, shape.batch, shape.heads, shape.seq)
     made = (q * shape.head_dim**-0.5, normalize(k, dim=-1), v, 2 * beta, -forget / 8)
@@ -52,7 +56,7 @@ def _literal(shape: Shape, data: Data) -> Entry:
 
 
 def _fla(shape: Shape, data: Data) -> Entry:
-    """Build fla's kernel, which takes no float32."""
+    """Build the kernel of flash-linear-attention, which does not accept float32."""
     call = peers.fla("delta_rule", data.q.device)
     inputs = [x.transpose(1, 2).contiguous().bfloat16() for x in data[:4]]
     return Entry(lambda *x: (call(*x),), inputs, (), lambda y: y.transpose(1, 2).float())
@@ -82,7 +86,7 @@ GOALS = (
 
 
 def _work(products: int) -> Callable[[Shape], Work]:
-    """Return the work of so many products of a token with the state."""
+    """Return a function that computes the work of some products per token with the state."""
 
     def work(shape: Shape) -> Work:
         numbers = shape.batch * shape.heads * shape.seq * shape.head_dim
@@ -98,7 +102,7 @@ SUITE = Suite("delta", CONTESTANTS, SHAPES, GOALS, make_data, WORK, PEERS)
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure as the command line says."""
+    """Run the benchmark of the delta rule with the options of the command line."""
     return main(SUITE, argv)
 
 

@@ -1,8 +1,8 @@
-"""Rotary encoders against other libraries, printed formulas and a mere copy of q and k.
+"""Measure rotary encoders against other libraries, published formulas and a copy of q and k.
 
-python -m benchmarks.encoders, or `make bench`, which brings the other libraries. Every call
-encodes q and k once. Ours compute their angles anew in every call, in float64, unless a name says
-that the phases are given; libraries keep what they keep.
+Run with python -m benchmarks.encoders, or with `make bench`, which installs the other libraries.
+Every call encodes q and k once. Encoders of this package compute their angles in every call, in
+float64, unless the name says that the phases are given. Other libraries keep their own caches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stringlib.positions import grid_positions
 
 
 class Data(NamedTuple):
-    """Queries, keys, and where the tokens are: along a line and on a grid."""
+    """Queries, keys, and the positions of the tokens on a line and on a grid."""
 
     q: Tensor
     k: Tensor
@@ -34,7 +34,11 @@ class Data(NamedTuple):
 
 
 def make_data(shape: Shape, device: torch.device) -> Data:
-    """Return random q and k; a token more than a square is a class token, at (0, 0)."""
+    """Return random queries and keys, and positions.
+
+    The grid is square. If there is one token more than the grid has cells, it is a class token at
+    (0, 0).
+    """
     q, k = torch.randn(2, shape.batch, shape.heads, shape.seq, shape.head_dim)
     side = math.isqrt(shape.seq)
     grid = grid_positions(side, side)
@@ -46,9 +50,10 @@ def make_data(shape: Shape, device: torch.device) -> Data:
 def _ours(
     make: Callable[[Shape], stringlib.RotaryEncoder], where: str = "grid", given: bool = False
 ) -> Callable[[Shape, Data], Entry]:
-    """Build one of this package's encoders, drawn from the same seed each time.
+    """Return a ``build`` function for an encoder of this package.
 
-    With ``given`` its phases were computed before, as a model does for all of its layers.
+    The encoder is drawn with the same seed each time. If ``given`` is True, the phases are computed
+    before the measured call, as in a model whose layers share them.
     """
 
     def build(shape: Shape, data: Data) -> Entry:
@@ -63,7 +68,7 @@ def _ours(
 
 
 def _folded(make: Callable[[Shape], stringlib.RotaryEncoder]) -> Callable[[Shape, Data], Entry]:
-    """Build the encoder behind folded projections: what it gets is in the basis already."""
+    """Build an encoder whose basis is folded, so that its inputs are already in the basis."""
 
     def build(shape: Shape, data: Data) -> Entry:
         encoder = _seeded(make, shape).to(data.q.device)
@@ -83,14 +88,17 @@ def _seeded(
 
 
 def _half_inputs(shape: Shape, data: Data) -> tuple[list[Tensor], Callable[[Tensor], Tensor]]:
-    """Return q and k with the channels of a pair d/2 apart, and the way back."""
+    """Return q and k in the half layout, and a function that converts results back.
+
+    In the half layout, the channels of a pair are d/2 apart.
+    """
     order = layout_permutation(shape.head_dim).to(data.q.device)
     back = order.argsort()
     return [x[..., order].contiguous() for x in (data.q, data.k)], lambda y: y[..., back]
 
 
 def _half(given: bool = False) -> Callable[[Shape, Data], Entry]:
-    """Build RoPE in the other layout, whose inputs have it too."""
+    """Return a ``build`` function for RoPE in the half layout, with inputs in this layout."""
 
     def build(shape: Shape, data: Data) -> Entry:
         inputs, restore = _half_inputs(shape, data)
@@ -118,7 +126,10 @@ def _torchtune(shape: Shape, data: Data) -> Entry:
 
 
 def _patches(shape: Shape, data: Data) -> Tensor:
-    """Return the positions without the class token's: its models cut that off and join it again."""
+    """Return the positions of the patches, without the class token.
+
+    The models of these encoders split off the class token and join it again.
+    """
     return data.grid[shape.seq - math.isqrt(shape.seq) ** 2 :]
 
 
@@ -157,7 +168,7 @@ def _circulant_fft(shape: Shape, data: Data) -> Entry:
 def _cayley_by(
     rotate: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> Callable[[Shape, Data], Entry]:
-    """Build Cayley-STRING in a literal form."""
+    """Return a ``build`` function for Cayley-STRING in a form written out from the formula."""
 
     def build(shape: Shape, data: Data) -> Entry:
         encoder = _seeded(_cayley, shape).to(data.q.device)
@@ -178,7 +189,7 @@ def _cayley_by(
 
 
 class _Clone(torch.autograd.Function):
-    """A copy whose gradient is a copy: what no rotation can undercut."""
+    """A copy whose gradient is a copy, which takes less time than any rotation."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -274,7 +285,7 @@ CONTESTANTS: Sequence[Contestant] = (
 
 
 def _work(shape: Shape) -> Work:
-    """Return the work of any encoder: queries and keys come in and go out."""
+    """Return the work of an encoder, which is to read and to write queries and keys."""
     return Work(4 * shape.batch * shape.heads * shape.seq * shape.head_dim)
 
 
@@ -323,7 +334,7 @@ SUITE = Suite("encoders", CONTESTANTS, SHAPES, GOALS, make_data, WORK, PEERS)
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure as the command line says."""
+    """Run the benchmark of rotary encoders with the options of the command line."""
     return main(SUITE, argv)
 
 

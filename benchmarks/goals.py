@@ -1,4 +1,4 @@
-"""What the project wants to reach, and what a table says of it."""
+"""Goals of the project for times and memory, and whether measured tables reach them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ UNSTEADY = "  unsteady"
 
 @dataclass(frozen=True)
 class Goal:
-    """Time of one contestant / time of another, at one place of the tables, and how far it may go.
+    """Limit for the time or memory of one contestant divided by that of another contestant.
 
     Attributes:
-        one: A contestant.
-        other: Another, or ``BOUND``, the least time that the machine allows.
-        shape: Name of the shape.
-        at_least: The least that is wanted.
-        at_most: The most, where there is no least.
-        mode: With gradients or without.
-        threads: Their number.
-        of: ``"times_ms"``; ``"peak_mb"``, the most memory in use during a call, of the one alone
-            and in MB if other is None; or ``"saved_mb"``, what is kept for the backward pass.
+        one: Name of the contestant in the numerator.
+        other: Name of the contestant in the denominator, or ``BOUND`` for the least time that the
+            machine allows. None means that the value of ``one`` is not divided.
+        shape: Name of the shape at which the goal is measured.
+        at_least: Smallest ratio that meets the goal.
+        at_most: Largest ratio that meets the goal, if ``at_least`` is None.
+        mode: Mode of the measurement, without or with gradients.
+        threads: Number of threads.
+        of: Measured quantity. ``"times_ms"`` is the time, ``"peak_mb"`` the largest memory in use
+            during a call, in MB, and ``"saved_mb"`` the memory that is kept for the backward pass,
+            in MB.
     """
 
     one: str
@@ -39,7 +41,7 @@ class Goal:
     of: str = "times_ms"
 
     def said(self, layouts: dict[str, str], shapes: dict[str, str]) -> str:
-        """Say it in words, with the layout of each contestant and the sizes of the shape."""
+        """Return the goal in words, with the layouts of contestants and the sizes of the shape."""
         names = [
             f"{n} [{layouts[n]}]" if layouts.get(n) else n for n in (self.one, self.other) if n
         ]
@@ -51,16 +53,20 @@ class Goal:
         return f"{what}{' / '.join(names)} {wanted}{unit} ({place})"
 
     def over(self, value: float) -> float:
-        """Return how many times the goal a value is: it is met up to 1."""
+        """Return the factor by which a value misses the goal. A factor of at most 1 meets it."""
         return value / self.at_most if self.at_least is None else self.at_least / value
 
     @property
     def ours(self) -> str:
-        """The contestant that the goal is about: it should take little time."""
+        """Name of the contestant that the goal wants to be fast."""
         return self.one if self.at_least is None or self.other in (None, BOUND) else self.other
 
     def value(self, block: dict[str, Any]) -> tuple[float, float, float] | None:
-        """Return what a table has to say: quartile, median, quartile; None if nothing."""
+        """Return the value of the goal in a table: lower quartile, median and upper quartile.
+
+        If the table belongs to another shape, mode or number of threads, or lacks a contestant, the
+        result is None.
+        """
         place = (block["shape"]["name"], block["mode"], block["threads"])
         found = block.get(self.of, {})
         if place != (self.shape, self.mode, self.threads) or self.one not in found:
@@ -80,9 +86,10 @@ class Goal:
 def outcomes(
     goals: Sequence[Goal], said: Sequence[str], blocks: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return what the tables say of each goal.
+    """Return the outcome of each goal in the measured tables.
 
-    Its ratio, whether that meets it, how many times the goal it is, and our time over its bound.
+    A row has the ratio, whether the ratio meets the goal, the factor by which it misses the goal,
+    and the time of our contestant divided by its bound.
     """
     rows: list[dict[str, Any]] = []
     for goal, words in zip(goals, said, strict=True):
@@ -100,7 +107,7 @@ def outcomes(
 
 
 def print_goals(rows: Sequence[dict[str, Any]]) -> None:
-    """Print which goals are reached."""
+    """Print for each goal whether it is met."""
     print("\nGoals (one / the other, median over the rounds and quartiles)")
     for row in rows:
         if row["ratio"] is None:

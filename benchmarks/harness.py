@@ -1,6 +1,7 @@
-"""Measure contestants shape by shape, check first that they agree, and record what came out.
+"""Measure the contestants of a suite, check that their results agree, and write a record.
 
-A suite names contestants, shapes and goals (`encoders.py` is one); everything else is here.
+A suite defines contestants, shapes and goals. An example is `encoders.py`. This file contains
+everything else.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of q and k, and the families that are measured at it; in ``rounds`` at most."""
+    """Sizes of q and k, the families that are measured at them, and the most rounds."""
 
     name: str
     batch: int
@@ -50,20 +51,21 @@ class Shape:
     rounds: int = 1000
 
     def __str__(self) -> str:
-        """Write the sizes as the tables have them."""
+        """Return the name and the sizes as the tables show them."""
         sizes = f"B{self.batch} H{self.heads} N{self.seq} D{self.head_dim}"
         return f"{self.name}: {sizes}"
 
 
 @dataclass
 class Entry:
-    """A contestant at one shape.
+    """A contestant, prepared for one shape.
 
     Attributes:
-        call: The function that is measured.
-        inputs: Its arguments, as it likes to have them.
-        parameters: What it learns; the backward pass gives their gradients too.
-        restore: From one of its results to what all of its family must agree on.
+        call: Function that is measured.
+        inputs: Arguments of the function, in the form that the contestant expects.
+        parameters: Learned parameters. The backward pass computes their gradients, too.
+        restore: Function that converts a result to the form in which all contestants of the family
+            agree. Default: the result is not changed.
     """
 
     call: Callable[..., tuple[Tensor, ...]]
@@ -74,18 +76,23 @@ class Entry:
 
 @dataclass(frozen=True)
 class Contestant:
-    """One way to compute what its family computes.
+    """One way to compute the result of a family.
 
     Attributes:
-        name: Its row in the tables.
-        family: All of a family give the same result; the first is the one that others must match.
-        build: From a shape and its data to an entry. ``ModuleNotFoundError``: not installed.
-        most: Left out where batch × heads × seq is larger, because it takes too long.
-        longest: Left out where seq is larger.
-        tolerance: By how much more than rounding it may differ: kernels that multiply in TF32.
-        only: Names of the shapes that it is measured at; all if empty.
-        modes: FlexAttention has no gradient on a processor.
-        layout: Which channels are a pair, where contestants differ in it.
+        name: Name of its row in the tables.
+        family: Name of the family. All contestants of a family give the same result, and are
+            compared with its first contestant.
+        build: Function that returns an entry for a shape and its data. It raises
+            ``ModuleNotFoundError`` if a library is not installed.
+        most: Largest batch × heads × seq at which the contestant is measured. Larger shapes take
+            too long.
+        longest: Largest seq at which the contestant is measured.
+        tolerance: Additional difference from the family's result that is allowed, for kernels that
+            multiply in TF32.
+        only: Names of the shapes at which the contestant is measured. If empty, all shapes.
+        modes: Modes in which the contestant is measured. FlexAttention, for example, has no
+            gradient on a CPU.
+        layout: Which channels form a pair, if contestants differ in it.
     """
 
     name: str
@@ -99,7 +106,7 @@ class Contestant:
     layout: str = ""
 
     def runs_at(self, shape: Shape) -> bool:
-        """Return whether it is measured at a shape."""
+        """Return whether the contestant is measured at a shape."""
         tokens = shape.batch * shape.heads * shape.seq
         small = tokens <= self.most and shape.seq <= self.longest
         small = small and (not self.only or shape.name in self.only)
@@ -108,18 +115,20 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Suite:
-    """What is measured together.
+    """Contestants and shapes that are measured together.
 
     Attributes:
-        name: Part of the record's name.
-        contestants: In the order of the tables.
-        shapes: Where they are measured.
-        goals: What the project wants to reach.
-        data: From a shape and a device to what ``Contestant.build`` gets.
-        work: Family → what it has to do at a shape, at least.
-        peers: The distributions whose versions are recorded.
-        ladders: Shapes that differ in length alone, with what is compared along them.
-        modes: Without gradients, with them, or both.
+        name: Name of the suite, which is a part of the record's name.
+        contestants: Contestants in the order of the tables.
+        shapes: Shapes at which the contestants are measured.
+        goals: Goals of the project for this suite.
+        data: Function that returns the data for a shape and a device, as ``Contestant.build``
+            expects them.
+        work: For each family, the function that returns the least work for a shape.
+        peers: Distributions whose versions are recorded.
+        ladders: Groups of shapes that differ only in length, with the contestants that are compared
+            along them.
+        modes: Modes of the measurement: without gradients, with gradients, or both.
     """
 
     name: str
@@ -141,7 +150,7 @@ class Suite:
 
 @dataclass
 class Options:
-    """What the command line says."""
+    """Options of the command line."""
 
     rounds: int = 15
     threads: Sequence[int] = (1, 2)
@@ -153,10 +162,11 @@ class Options:
 
 
 def build(suite: Suite, shape: Shape, device: torch.device) -> dict[str, Entry]:
-    """Build the contestants of a shape that are installed, and hold them to agree.
+    """Build the contestants of a shape that are installed, and check that their results agree.
 
     Raises:
-        AssertionError: If two of a family disagree; the message says by how much.
+        AssertionError: If the result of a contestant differs from that of its family. The message
+            says by how much.
     """
     data = suite.data(shape, device)
     entries: dict[str, Entry] = {}
@@ -172,21 +182,22 @@ def build(suite: Suite, shape: Shape, device: torch.device) -> dict[str, Entry]:
             results = [entry.restore(y) for y in entry.call(*entry.inputs)]
         wanted = first.setdefault(contestant.family, results)
         # an angle of n radians in float32 errs by n 2⁻²⁴ and more, and some make it so
-        allowed = 1e-4 + 1e-6 * shape.seq
+        allowed = 1e-4 + 1e-6 * shape.seq + contestant.tolerance
         gap = max(
             ((a - b).abs().max() / b.abs().max()).item()
             for a, b in zip(results, wanted, strict=True)
         )
-        if not gap <= allowed + contestant.tolerance:
+        if not gap <= allowed:
             raise AssertionError(
-                f"{contestant.name} differs from its family by {gap:.1e} ({shape})"
+                f"{contestant.name} must agree with its family to {allowed:.1e}, got a difference "
+                f"of {gap:.1e} at {shape}"
             )
         entries[contestant.name] = entry
     return entries
 
 
 def compiled(build: Callable[[Shape, Any], Entry]) -> Callable[[Shape, Any], Entry]:
-    """Build the same, compiled by torch.compile."""
+    """Return a ``build`` function whose call is compiled by ``torch.compile``."""
 
     def built(shape: Shape, data: Any) -> Entry:
         entry = build(shape, data)
@@ -196,7 +207,10 @@ def compiled(build: Callable[[Shape, Any], Entry]) -> Callable[[Shape, Any], Ent
 
 
 def calls(entries: dict[str, Entry], mode: str) -> dict[str, Callable[[], object]]:
-    """Return what is timed: the call alone, or the call and all gradients."""
+    """Return the function that is timed for each entry.
+
+    The function runs the call alone, or the call and the computation of all gradients.
+    """
     return {name: _call(entry, mode) for name, entry in entries.items()}
 
 
@@ -219,7 +233,10 @@ def _leaves(entry: Entry) -> list[Tensor]:
 
 
 def _saved(suite: Suite, shape: Shape, mode: str, entries: dict[str, Entry]) -> dict[str, float]:
-    """Return what contestants keep for the backward pass, in MB, where a goal asks for it."""
+    """Return the memory that contestants keep for the backward pass, in MB.
+
+    Only contestants for which a goal limits this memory are measured.
+    """
     asked = [g for g in suite.goals if (g.of, g.shape, g.mode) == ("saved_mb", shape.name, mode)]
     names = dict.fromkeys(n for g in asked for n in (g.one, g.other) if n in entries)
     found = {}
@@ -230,10 +247,10 @@ def _saved(suite: Suite, shape: Shape, mode: str, entries: dict[str, Entry]) -> 
 
 
 def run(suite: Suite, options: Options) -> dict[str, Any]:
-    """Measure everything, print tables and goals, and write the record.
+    """Measure all tables of a suite, print tables and goals, and write the record.
 
-    After each table what there is goes into a file beside the record; a run that was cut off
-    goes on from there, unless the code or the settings have changed since.
+    After each table, all tables so far are written to a file beside the record. If a run is cut
+    off, the next run starts from this file, unless code or settings have changed since.
 
     Returns:
         The data of the record.
@@ -285,7 +302,7 @@ def _missing(
     device: torch.device,
     done: list[dict[str, Any]],
 ) -> Iterator[dict[str, Any]]:
-    """Measure the tables that are not there yet, one after the other."""
+    """Measure the tables that do not exist yet, and yield them one by one."""
     there = {(b["shape"]["name"], b["threads"], b["mode"]) for b in done}
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     normally = torch.get_num_threads()
@@ -330,7 +347,7 @@ def _missing(
 
 
 def print_block(suite: Suite, block: dict[str, Any]) -> None:
-    """Print one table; the times of its first row are the unit of the ratios."""
+    """Print one table, with ratios to the times of its first row."""
     shape, times = Shape(**block["shape"]), block["times_ms"]
     baseline = next(c.name for c in suite.contestants if c.name in times)
     threads = f", {block['threads']} threads" if block["threads"] else ""
@@ -360,7 +377,7 @@ def _write(path: Path, suite: Suite, options: Options, data: dict[str, Any]) -> 
 
 
 def command_line(name: str, rounds: int, threads: Sequence[int], batch: int = 1) -> str:
-    """Return what to type to measure a suite again."""
+    """Return the command that measures a suite again."""
     counts = [*threads]
     chosen = "" if counts == [*Options().threads] else f" --threads {' '.join(map(str, counts))}"
     chosen += "" if batch == 1 else f" --batch {batch}"
@@ -368,13 +385,13 @@ def command_line(name: str, rounds: int, threads: Sequence[int], batch: int = 1)
 
 
 def device_name(device: torch.device) -> str:
-    """Return what a record of this device is called by."""
+    """Return the name of a device in the names of records."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return "-".join(name.lower().split())
 
 
 def _fingerprint() -> str:
-    """Return a hash of the code that is measured and of the code that measures."""
+    """Return a hash of the code of the package and of the benchmark."""
     files = sorted(
         p for folder in ("stringlib", "benchmarks") for p in (ROOT / folder).rglob("*.py")
     )
@@ -382,7 +399,7 @@ def _fingerprint() -> str:
 
 
 def command(description: str) -> argparse.ArgumentParser:
-    """Return what reads the options that every part of the benchmark has."""
+    """Return an argument parser with the options that all parts of the benchmark have."""
     defaults = Options()
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rounds", type=int, default=defaults.rounds, help="rounds that count")
@@ -393,7 +410,7 @@ def command(description: str) -> argparse.ArgumentParser:
 
 
 def main(suite: Suite, argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Read the command line and run."""
+    """Read the options of the command line, and run the suite."""
     allow_every_letter()
     parser = command(f"Measure the suite {suite.name!r}.")
     names = [shape.name for shape in suite.shapes]

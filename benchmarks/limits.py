@@ -1,7 +1,7 @@
-"""What the machine can do at most: bytes copied, numbers multiplied, exponentials, transforms.
+"""Measure the largest rates of the machine for copies, products, exponentials and transforms.
 
-python -m benchmarks.limits, or `make bench`. Nothing of this package runs here. Results go to
-places that stand ready, so that no time is spent on new memory.
+Run with python -m benchmarks.limits or `make bench`. No code of this package is measured here.
+Results are written to tensors that exist already, so that no time is spent on new memory.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from lab.records import write_record
 
 @dataclass(frozen=True)
 class Limit:
-    """Something simple, and how much of it one call does.
+    """A simple operation, and the amount of work of one call.
 
     Attributes:
-        name: Its row in the table.
-        unit: What is counted: bytes (read and written), multiplications (each with its addition),
+        name: Name of its row in the table.
+        unit: Unit of the work: bytes (read and written), multiplications (each with one addition),
             exponentials, or operations (additions and multiplications).
-        work: How many in one call.
-        call: Does it.
+        work: Amount of work of one call, in this unit.
+        call: Function that runs the operation.
     """
 
     name: str
@@ -46,7 +46,7 @@ TIMES = 2**22  # small work is repeated until a call does about as much
 
 
 def limits(device: torch.device) -> Iterator[Limit]:
-    """Build what is measured, from fixed random numbers."""
+    """Return the operations that are measured, with fixed random numbers."""
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape: int) -> torch.Tensor:
@@ -100,7 +100,7 @@ def limits(device: torch.device) -> Iterator[Limit]:
 
 
 def measure(device: torch.device, threads: Sequence[int], rounds: int) -> list[dict[str, Any]]:
-    """Return a row for each limit and number of threads: what was done, and milliseconds."""
+    """Return a row for each operation and number of threads, with its work and times in ms."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     normally, rows = torch.get_num_threads(), []
     all_limits = list(limits(device))
@@ -124,12 +124,15 @@ def measure(device: torch.device, threads: Sequence[int], rounds: int) -> list[d
 
 
 def rate(row: dict[str, Any]) -> float:
-    """Return the best round of a row, in units per second: noise only takes time away."""
+    """Return the rate of the best round of a row, in units per second.
+
+    Other processes can only slow a round down, so the best round is the most accurate.
+    """
     return float(row["work"] / min(row["times_ms"]) * 1e3)
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure as the command line says, print a table and write the record."""
+    """Measure the rates with the options of the command line, and write the record."""
     options = command("Measure what the machine can do at most.").parse_args(argv)
     device, start = torch.device(options.device), time.perf_counter()
     threads = options.threads if device.type == "cpu" else (0,)

@@ -1,7 +1,7 @@
-"""Formulas of papers and implementation notes, written out as they stand: what is compared with.
+"""Rotary encoders written out from papers and implementation notes, for comparison.
 
-float32, q and k ``(batch, heads, seq, head_dim)``, and the angles anew in every call where they
-are learned.
+All functions compute in float32. Queries and keys have shape ``(batch, heads, seq, head_dim)``.
+Learned angles are computed in every call.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from stringlib.kernels.rotation import geometric_frequencies
 
 
 def axial_table(positions: Tensor, head_dim: int, base: float = 100.0) -> Tensor:
-    """Return the unit phases of RoPE-Axial for two coordinates, d/4 pairs each (Heo et al. 2024).
+    """Return the phases of RoPE-Axial for two coordinates as complex numbers of modulus 1.
+
+    Each coordinate has d/4 pairs (Heo et al. 2024). The table is computed once, for all calls.
 
     Args:
-        positions: ``(seq, 2)``.
-        head_dim: A multiple of 4.
-        base: Of the frequencies.
+        positions: Positions of the tokens, ``(seq, 2)``.
+        head_dim: Number of channels d, a multiple of 4.
+        base: Base of the frequencies.
 
     Returns:
-        complex64, ``(seq, head_dim // 2)``: made once, for all calls.
+        complex64, ``(seq, head_dim // 2)``.
     """
     frequencies = geometric_frequencies(head_dim // 4, base).to(positions)
     angles = torch.cat([positions[:, axis, None] * frequencies for axis in (0, 1)], -1)
@@ -29,11 +31,11 @@ def axial_table(positions: Tensor, head_dim: int, base: float = 100.0) -> Tensor
 
 
 def mixed_table(positions: Tensor, omega: Tensor) -> Tensor:
-    """Return the unit phases of RoPE-Mixed (Heo et al. 2024).
+    """Return the phases of RoPE-Mixed as complex numbers of modulus 1 (Heo et al. 2024).
 
     Args:
-        positions: ``(seq, 2)``.
-        omega: Learned, ``(heads, head_dim // 2, 2)``.
+        positions: Positions of the tokens, ``(seq, 2)``.
+        omega: Learned frequencies, ``(heads, head_dim // 2, 2)``.
 
     Returns:
         complex64, ``(heads, seq, head_dim // 2)``.
@@ -44,7 +46,10 @@ def mixed_table(positions: Tensor, omega: Tensor) -> Tensor:
 
 
 def turn_complex(x: Tensor, table: Tensor) -> Tensor:
-    """Turn neighbouring channels as complex numbers; tokens in front of the table's stay."""
+    """Rotate neighbouring channels as complex numbers.
+
+    If the table has fewer rows than there are tokens, the first tokens are not rotated.
+    """
     first = x.shape[-2] - table.shape[-2]
     patches = x[..., first:, :]
     pairs = torch.view_as_complex(patches.float().reshape(*patches.shape[:-1], -1, 2))
@@ -53,12 +58,12 @@ def turn_complex(x: Tensor, table: Tensor) -> Tensor:
 
 
 def circulant_fft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    """Rotate as Circulant-STRING is printed: FFT, exponential, product, inverse FFT.
+    """Rotate tokens by Circulant-STRING as published: FFT, exponential, product, inverse FFT.
 
     Args:
-        x: ``(batch, heads, seq, d)``.
-        positions: ``(batch, seq, coord_dim)``, as implementation notes have them.
-        coefficients: First columns, ``(heads, coord_dim, d)``.
+        x: Queries or keys, ``(batch, heads, seq, d)``.
+        positions: Positions of the tokens, ``(batch, seq, coord_dim)``, as in implementation notes.
+        coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
     """
     eigenvalues = torch.fft.fft(coefficients)
     eigenvalues = eigenvalues - eigenvalues.conj()
@@ -68,19 +73,22 @@ def circulant_fft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
 
 
 def cayley_tokens(x: Tensor, skew: Tensor, table: Tensor) -> Tensor:
-    """Rotate as :func:`cayley_solve`, with a system for every token: what its definition says."""
+    """Rotate tokens by Cayley-STRING as in its definition, with one linear system per token.
+
+    The arguments are those of :func:`cayley_solve`.
+    """
     eye = torch.eye(skew.shape[-1], dtype=x.dtype, device=x.device)
     right = (eye + skew).unsqueeze(1) @ x.unsqueeze(-1)
     return turn_complex(torch.linalg.solve((eye - skew).unsqueeze(1), right).squeeze(-1), table)
 
 
 def cayley_solve(x: Tensor, skew: Tensor, table: Tensor) -> Tensor:
-    """Rotate by Cayley-STRING with one system a head and sequence, then turn.
+    """Rotate tokens by Cayley-STRING, with one linear system per head and sequence.
 
     Args:
-        x: ``(batch, heads, seq, d)``.
-        skew: S, ``(heads, d, d)``.
-        table: Unit phases, ``(heads, seq, d // 2)``.
+        x: Queries or keys, ``(batch, heads, seq, d)``.
+        skew: Skew-symmetric matrix S of each head, ``(heads, d, d)``.
+        table: Phases as complex numbers of modulus 1, ``(heads, seq, d // 2)``.
     """
     eye = torch.eye(skew.shape[-1], dtype=x.dtype, device=x.device)
     in_basis = torch.linalg.solve(eye - skew, (eye + skew) @ x.mT)  # Pᵀ = (I − S)⁻¹(I + S)

@@ -1,6 +1,7 @@
-"""Kernelised attention as papers and reference codes write it: what is compared with.
+"""Linear attention written out from papers and reference implementations, for comparison.
 
-float32; features ``(batch, heads, seq, m)``, values ``(batch, heads, seq, d)``.
+All functions compute in float32. Features have shape ``(batch, heads, seq, m)`` and values
+``(batch, heads, seq, d)``.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from torch import Tensor
 
 
 def cosine_features(phi: Tensor) -> Tensor:
-    """Return 2m features whose products carry cos(π(i − j)/2n) (Qin et al. 2022)."""
+    """Return 2m features whose products contain the weight cos(π(i − j)/2n) (Qin et al. 2022)."""
     n = phi.shape[-2]
     angle = math.pi / 2 / n * torch.arange(n, device=phi.device)[:, None]
     return torch.cat([phi * torch.sin(angle), phi * torch.cos(angle)], -1)
 
 
 def cosformer(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> Tensor:
-    """Return cosFormer's attention, not causal: one product for the values, one for the norm."""
+    """Return cosFormer's attention, not causal, with one sum of all keys for all queries."""
     q, k = cosine_features(phi_q), cosine_features(phi_k)
     kv = torch.einsum("bhnm,bhnd->bhmd", k, v)
     z = 1 / torch.einsum("bhnm,bhm->bhn", q, k.sum(-2)).clamp(min=1e-6)
@@ -27,7 +28,7 @@ def cosformer(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> Tensor:
 
 
 def cosformer_cumsum(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> Tensor:
-    """Return cosFormer's causal attention: a state for every token, by a cumulative sum."""
+    """Return cosFormer's causal attention, with a state for every token by a cumulative sum."""
     q, k = cosine_features(phi_q), cosine_features(phi_k)
     states = torch.einsum("bhnm,bhnd->bhnmd", k, v).cumsum(2)
     total = torch.einsum("bhnm,bhnm->bhn", q, k.cumsum(2)).clamp(min=1e-6)
@@ -35,7 +36,7 @@ def cosformer_cumsum(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> Tensor:
 
 
 def chunked(phi_q: Tensor, phi_k: Tensor, v: Tensor, size: int = 64) -> Tensor:
-    """Return causal attention by chunks, all of them at once, with a cumulative sum of states."""
+    """Return causal linear attention, for all chunks at once, by a cumulative sum of states."""
     total = (phi_q * phi_k.cumsum(2)).sum(-1, keepdim=True)
     q, k, u = (x.unflatten(2, (-1, size)) for x in (phi_q, phi_k, v))
     own = k.mT @ u
@@ -48,7 +49,7 @@ def chunked(phi_q: Tensor, phi_k: Tensor, v: Tensor, size: int = 64) -> Tensor:
 def decayed_chunks(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, log_decay: Tensor, size: int = 64
 ) -> Tensor:
-    """Return sums under a decay for each token, chunk after chunk (Yang et al. 2024)."""
+    """Return causal sums with one decay per token, chunk by chunk (Yang et al. 2024)."""
     q, k, u = (x.unflatten(2, (-1, size)) for x in (phi_q, phi_k, v))
     log = log_decay.unflatten(2, (-1, size)).cumsum(-1)
     mask = torch.ones(size, size, dtype=torch.bool, device=v.device).tril()
@@ -64,12 +65,14 @@ def decayed_chunks(
 
 
 def delta_chunks(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, size: int = 64) -> Tensor:
-    """Return the delta rule, chunk after chunk (Yang et al. 2024): the triangle row by row.
+    """Return the outputs of the delta rule, chunk by chunk (Yang et al. 2024).
+
+    The triangular system of a chunk is solved row by row.
 
     Args:
         q: Queries, ``(batch, heads, seq, d)``.
-        k: Keys of norm 1.
-        v: Values.
+        k: Keys of norm 1, of the same shape.
+        v: Values, of the same shape.
         beta: Rates, ``(batch, heads, seq)``.
         size: Length of a chunk, a divisor of seq.
     """
@@ -91,13 +94,15 @@ def delta_chunks(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, size: int = 64) 
 
 
 def ssd(x: Tensor, a: Tensor, b: Tensor, c: Tensor, size: int = 64) -> Tensor:
-    """Return the four steps of structured state space duality (Dao and Gu 2024, listing 1).
+    """Return the outputs of structured state space duality, computed in its four steps.
+
+    The steps are those of listing 1 in Dao and Gu 2024.
 
     Args:
-        x: What is summed, ``(batch, seq, heads, d)``.
+        x: Inputs, which correspond to values, ``(batch, seq, heads, d)``.
         a: Logarithms of the decays, ``(batch, seq, heads)``.
-        b: Keys, ``(batch, seq, heads, m)``.
-        c: Queries, ``(batch, seq, heads, m)``.
+        b: Input vectors, which correspond to keys, ``(batch, seq, heads, m)``.
+        c: Output vectors, which correspond to queries, ``(batch, seq, heads, m)``.
         size: Length of a chunk, a divisor of seq.
     """
     x, a, b, c = (t.unflatten(1, (-1, size)) for t in (x, a, b, c))
@@ -115,7 +120,7 @@ def ssd(x: Tensor, a: Tensor, b: Tensor, c: Tensor, size: int = 64) -> Tensor:
 
 
 def segment_sums(a: Tensor) -> Tensor:
-    """Return the sums of a from j + 1 to i for j ≤ i, and −∞ above the diagonal."""
+    """Return the sum of a from j + 1 to i as entry (i, j) for j ≤ i, and −∞ for j > i."""
     n = a.shape[-1]
     lower = torch.ones(n, n, dtype=torch.bool, device=a.device).tril(-1)
     sums = a[..., None].expand(*a.shape, n).masked_fill(~lower, 0).cumsum(-2)
@@ -123,16 +128,16 @@ def segment_sums(a: Tensor) -> Tensor:
 
 
 def toeplitz_fft(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    """Return attention with exp(bias) by FFT over all features and channels at once.
+    """Return linear attention with a bias per offset, by FFTs over all features and channels.
 
-    As algorithm 1 of Luo et al. 2021 has it: D1 holds for each query a matrix of sums, D2 a
-    vector.
+    This is algorithm 1 of Luo et al. 2021. For each query, D1 is a matrix of sums and D2 a vector.
 
     Args:
         phi_q: Features of the queries.
         phi_k: Features of the keys.
         v: Values.
-        bias: ``(heads, 2n - 1)``, key minus query from −(n − 1) on.
+        bias: One bias per offset, ``(heads, 2n - 1)``. The offset is the position of the key minus
+            that of the query, from −(n − 1) to n − 1.
     """
     n = v.shape[-2]
     weights = bias.exp()

@@ -1,9 +1,10 @@
-"""Whole models and layers: what is left of a lead, or of a price, when all else is paid too.
+"""Measure whole models and layers, where differences between encoders are a part of all costs.
 
-python -m benchmarks.models, or `make bench`. A model reads a batch and returns its mean loss; with
-gradients it is a step of training but for the optimiser. Tokens or images per second are the
-shape's batch × seq, or its batch, over the time. A layer is softmax attention with its four
-projections: an encoder that learns should cost no more in training than RoPE.
+Run with python -m benchmarks.models or `make bench`. A model reads a batch and returns its mean
+loss. With gradients this is a training step without the optimizer. The number of tokens per second
+is batch × seq, divided by the time. The number of images per second is batch, divided by the time.
+A layer is softmax attention with its four projections. The goal for layers is that a learned
+encoder costs no more in training than RoPE.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ VOCAB, CLASSES, DEPTH, PATCH = 256, 10, 4, 4
 
 
 class Data(NamedTuple):
-    """Texts, one token longer than is read, images, a patch for each token, and a layer's input."""
+    """Texts with one token more than the models read, images, labels, and inputs of a layer."""
 
     text: Tensor
     images: Tensor
@@ -34,7 +35,11 @@ class Data(NamedTuple):
 
 
 def make_data(shape: Shape, device: torch.device) -> Data:
-    """Return random ``(batch, seq + 1)``, ``(batch, 3, side, side)``, ``(batch,)``, tokens."""
+    """Return random data for one shape.
+
+    The texts have shape ``(batch, seq + 1)``, the images ``(batch, 3, side, side)``, the labels
+    ``(batch,)``. An image has one patch per token.
+    """
     side = PATCH * isqrt(shape.seq)
     text = torch.randint(VOCAB, (shape.batch, shape.seq + 1))
     images = torch.randn(shape.batch, 3, side, side)
@@ -137,14 +142,14 @@ GOALS = (
 
 
 def _model_work(shape: Shape) -> Work:
-    """Return the products of tokens with the weights of the blocks; attention is not counted."""
+    """Return the work of the products of tokens with the weights of blocks, without attention."""
     width = shape.heads * shape.head_dim
     weights = DEPTH * (4 * width**2 + 3 * width * (8 * width // 3))
     return Work(weights, shape.batch * shape.seq * weights)
 
 
 def _layer_work(shape: Shape) -> Work:
-    """Return the work of four projections and of softmax over all pairs, or half of them."""
+    """Return the work of four projections and of softmax over all pairs, or half of all pairs."""
     width, tokens = shape.heads * shape.head_dim, shape.batch * shape.seq
     pairs = shape.batch * shape.heads * shape.seq**2
     part = 1.0 if shape.name.startswith("ViT") else 0.5
@@ -157,7 +162,7 @@ SUITE = Suite("models", CONTESTANTS, SHAPES, GOALS, make_data, WORK, ())
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure as the command line says."""
+    """Run the benchmark of models with the options of the command line."""
     return main(SUITE, argv)
 
 

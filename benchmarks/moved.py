@@ -1,6 +1,6 @@
-"""Which goals have moved since the record that is committed: won or missed, and by how much.
+"""Print which goals are met or missed now, unlike in the committed records.
 
-`make bench` ends with python -m benchmarks.moved.
+The command `make bench` ends with python -m benchmarks.moved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Outcomes = Sequence[dict[str, Any]]
 
 
 def moved(before: Outcomes, after: Outcomes) -> list[str]:
-    """Return a line for each goal that was won or missed, and is now the other."""
+    """Return a line for each goal that was met and is now missed, or the other way round."""
     then = {row["goal"]: row for row in before}
     lines = []
     for row in after:
@@ -32,14 +32,14 @@ def moved(before: Outcomes, after: Outcomes) -> list[str]:
 
 
 def committed(path: Path) -> Outcomes:
-    """Return the goals of a record as the last commit has it; none where there is no such file."""
+    """Return the goals of a record in the last commit, or an empty list without such a file."""
     name = path.relative_to(ROOT).as_posix()
     shown = subprocess.run(["git", "show", f"HEAD:{name}"], cwd=ROOT, capture_output=True)
     return json.loads(shown.stdout)["data"].get("goals", ()) if shown.returncode == 0 else ()
 
 
 def main(suites: Sequence[str]) -> None:
-    """Print what moved in all records of some suites."""
+    """Print the changed goals in all records of some suites."""
     pairs = [
         (committed(path), read_record(path)["data"].get("goals", ()))
         for suite in suites

@@ -1,6 +1,6 @@
-"""Other libraries, called as their users call them. All are optional.
+"""Call other libraries as their users call them. All libraries are optional.
 
-The environment of `make bench` has them, see requirements.txt beside this.
+The environment of `make bench` contains them, see requirements.txt in this folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rotate = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def versions(names: Sequence[str]) -> dict[str, str | None]:
-    """Return the version of each distribution, None where it is not installed."""
+    """Return the version of each distribution, or None if it is not installed."""
     found: dict[str, str | None] = {}
     for name in names:
         try:
@@ -34,16 +34,20 @@ def versions(names: Sequence[str]) -> dict[str, str | None]:
 
 
 def rotary_embedding_torch(head_dim: int, seq: int, device: torch.device) -> Rotate:
-    """Return its RoPE: neighbouring pairs, ``(batch, heads, seq, head_dim)``; angles are cached."""
+    """Return the RoPE of rotary-embedding-torch, for ``(batch, heads, seq, head_dim)``.
+
+    Pairs consist of neighbouring channels. The library caches the angles.
+    """
     module = importlib.import_module("rotary_embedding_torch")
     rope = module.RotaryEmbedding(head_dim, cache_max_seq_len=max(seq, 1)).to(device)
     return lambda q, k: (rope.rotate_queries_or_keys(q), rope.rotate_queries_or_keys(k))
 
 
 def transformers(head_dim: int, seq: int, device: torch.device) -> Rotate:
-    """Return Llama's: channels (i, i + d/2), ``(batch, heads, seq, head_dim)``.
+    """Return the RoPE of the Llama of transformers, for ``(batch, heads, seq, head_dim)``.
 
-    Cosines and sines are made once, as a model does for all of its layers.
+    Pairs consist of the channels i and i + d/2. Cosines and sines are computed once, as in a model,
+    which shares them between its layers.
     """
     llama = importlib.import_module("transformers.models.llama.modeling_llama")
     config = llama.LlamaConfig(hidden_size=head_dim, num_attention_heads=1, head_dim=head_dim)
@@ -54,20 +58,26 @@ def transformers(head_dim: int, seq: int, device: torch.device) -> Rotate:
 
 
 def torchtune(head_dim: int, seq: int, device: torch.device) -> Rotate:
-    """Return its RoPE: neighbouring pairs, ``(batch, seq, heads, head_dim)``; from a table."""
+    """Return the RoPE of torchtune, for ``(batch, seq, heads, head_dim)``.
+
+    Pairs consist of neighbouring channels. The library reads the angles from a table.
+    """
     rope = _torchtune_file().RotaryPositionalEmbeddings(head_dim, max_seq_len=seq).to(device)
     return lambda q, k: (rope(q), rope(k))
 
 
 def _torchtune_file() -> ModuleType:
-    """Load one file: the package as a whole wants libraries that RoPE has no need of."""
+    """Return one file of torchtune as a module.
+
+    The whole package imports libraries that RoPE does not need.
+    """
     package = importlib.util.find_spec("torchtune")
     if package is None or not package.submodule_search_locations:
-        raise ModuleNotFoundError("No module named 'torchtune'")
+        raise ModuleNotFoundError("torchtune must be installed, got no package. Install torchtune.")
     path = Path(package.submodule_search_locations[0]) / "modules" / "position_embeddings.py"
     spec = importlib.util.spec_from_file_location("torchtune_position_embeddings", path)
     if spec is None or spec.loader is None:
-        raise ModuleNotFoundError(f"No module at {path}")
+        raise ModuleNotFoundError(f"torchtune must have a module at {path}, got none")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -76,7 +86,7 @@ def _torchtune_file() -> ModuleType:
 def llama(
     cache: str, vocab: int, dim: int, depth: int, heads: int, room: int, device: torch.device
 ) -> tuple[Any, Any]:
-    """Return transformers' Llama with random weights, and a cache of the named class."""
+    """Return the Llama of transformers with random weights, and a cache of the class ``cache``."""
     transformers = importlib.import_module("transformers")
     config = transformers.LlamaConfig(
         vocab_size=vocab,
@@ -92,9 +102,15 @@ def llama(
 
 
 def compiled(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the call as torch.compile makes it, in one graph; it needs a C++ compiler."""
+    """Return a function compiled by ``torch.compile`` into one graph.
+
+    Raises:
+        ModuleNotFoundError: If there is no C++ compiler.
+    """
     if shutil.which("c++") is None:
-        raise ModuleNotFoundError("torch.compile needs a C++ compiler")
+        raise ModuleNotFoundError(
+            "torch.compile must find a C++ compiler named c++, got none. Install a C++ compiler."
+        )
     # each number of threads, with gradients and without, is one; beyond 8 it would give up
     config: Any = importlib.import_module("torch._dynamo.config")
     config.recompile_limit = 64
@@ -103,7 +119,7 @@ def compiled(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def flex_attention(bias: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Return FlexAttention with a bias for each offset, ``(heads, 2n - 1)``, compiled."""
+    """Return compiled FlexAttention with one bias per offset, ``(heads, 2n - 1)``."""
     attend = importlib.import_module("torch.nn.attention.flex_attention").flex_attention
     last = bias.shape[-1] // 2
 
@@ -114,17 +130,20 @@ def flex_attention(bias: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 
 def performer_features(matrix: Tensor) -> Callable[[Tensor, bool], Tensor]:
-    """Return performer-pytorch's softmax features with a given W, ``(m, head_dim)``.
+    """Return the softmax features of performer-pytorch with a given random matrix.
 
-    It adds 1e-4 to each feature, so that no denominator is 0; here nothing, so that contestants
-    compute the same.
+    The library adds 1e-4 to each feature, so that no denominator is 0. Here nothing is added, so
+    that all contestants compute the same.
+
+    Args:
+        matrix: Random matrix, ``(m, head_dim)``.
     """
     kernel = importlib.import_module("performer_pytorch.performer_pytorch").softmax_kernel
     return lambda x, is_query: kernel(x, projection_matrix=matrix, is_query=is_query, eps=0.0)
 
 
 def performer_attention(causal: bool) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Return its attention on features; if causal the form that needs no GPU."""
+    """Return the attention of performer-pytorch on features; causal in a form that needs no GPU."""
     module = importlib.import_module("performer_pytorch.performer_pytorch")
     form = module.causal_linear_attention_noncuda if causal else module.linear_attention
     attend: Callable[[Tensor, Tensor, Tensor], Tensor] = form
@@ -132,7 +151,10 @@ def performer_attention(causal: bool) -> Callable[[Tensor, Tensor, Tensor], Tens
 
 
 def performer_layer(dim: int, heads: int, matrix: Tensor) -> torch.nn.Module:
-    """Return its causal layer with a given W and the features of :func:`performer_features`."""
+    """Return the causal layer of performer-pytorch with a given random matrix.
+
+    Its features are those of :func:`performer_features`.
+    """
     module = importlib.import_module("performer_pytorch.performer_pytorch")
     features, m = performer_features(matrix), len(matrix)
     with redirect_stdout(io.StringIO()):  # it says that it found no GPU code
@@ -147,7 +169,10 @@ def performer_layer(dim: int, heads: int, matrix: Tensor) -> torch.nn.Module:
 
 
 def fast_transformers_linear(device: torch.device) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Return its linear attention with elu(x) + 1, ``(batch, seq, heads, d)``, not causal."""
+    """Return the linear attention of fast-transformers with elu(x) + 1, not causal.
+
+    The arguments have shape ``(batch, seq, heads, d)``.
+    """
     attention = importlib.import_module("fast_transformers.attention.linear_attention")
     masking = importlib.import_module("fast_transformers.masking")
     layer = attention.LinearAttention(0).to(device)
@@ -163,7 +188,10 @@ def fast_transformers_linear(device: torch.device) -> Callable[[Tensor, Tensor, 
 
 
 def fast_transformers_causal() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Return its causal product in C++ with the division around it, ``(batch, heads, seq, ·)``."""
+    """Return the causal product of fast-transformers in C++, divided by the sum of the weights.
+
+    The arguments have shape ``(batch, heads, seq, …)``.
+    """
     product = importlib.import_module("fast_transformers.causal_product").causal_dot_product
 
     def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -175,16 +203,19 @@ def fast_transformers_causal() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 
 def fla(form: str, device: torch.device) -> Callable[..., Tensor]:
-    """Return a chunked form of flash-linear-attention, ``(batch, seq, heads, ·)``, unscaled.
+    """Return a chunked form of flash-linear-attention without scaling of the queries.
 
-    Its kernels are written in Triton and need a GPU. They are not in requirements.txt: install
-    fla-core beside a PyTorch for CUDA.
+    The arguments have shape ``(batch, seq, heads, …)``. The kernels are written in Triton and need
+    a GPU. They are not in requirements.txt. To use them, install fla-core with a PyTorch for CUDA.
 
     Args:
-        form: ``"retention"``, ``"simple_gla"``, ``"gla"`` or ``"delta_rule"``.
-        device: Where it shall run.
+        form: Name of the form, ``"retention"``, ``"simple_gla"``, ``"gla"`` or ``"delta_rule"``.
+        device: Device of the tensors.
+
+    Raises:
+        ModuleNotFoundError: If the device is not a GPU or fla-core is not installed.
     """
     if device.type != "cuda":
-        raise ModuleNotFoundError("fla-core needs CUDA")
+        raise ModuleNotFoundError(f"device must be a CUDA device for fla-core, got {device}")
     call = getattr(importlib.import_module(f"fla.ops.{form}"), f"chunk_{form}")
     return lambda *inputs: call(*inputs, scale=1.0)[0]

@@ -1,4 +1,4 @@
-"""Read what `make bench` has recorded: times along a ladder, memory, rates, and who is ahead."""
+"""Read the records of `make bench`: times by length, memory, rates, and ratios to libraries."""
 
 from __future__ import annotations
 
@@ -45,14 +45,18 @@ PEERS = (
 
 
 def records(part: str, folder: Path = ROOT / "results") -> dict[str, Record]:
-    """Return device → record of a part of the benchmark, the processor's first."""
+    """Return the records of a part of the benchmark by device, that of the CPU first."""
     paths = folder.glob(f"bench-{part}-*.json")
     found = {p.stem.removeprefix(f"bench-{part}-"): read_record(p) for p in paths}
     return dict(sorted(found.items(), key=lambda item: (item[0] != "cpu", item[0])))
 
 
 def blocks(record: Record, mode: str = MODES[0], threads: int = 1) -> dict[str, Record]:
-    """Return name of a shape → its table; a GPU's tables are those of its only thread count."""
+    """Return the tables of a record by name of the shape.
+
+    A record of a GPU has tables for a single number of threads, which are returned for any
+    ``threads``.
+    """
     return {
         b["shape"]["name"]: b
         for b in record["data"]["blocks"]
@@ -63,11 +67,12 @@ def blocks(record: Record, mode: str = MODES[0], threads: int = 1) -> dict[str, 
 def ladder(
     record: Record, name: str, mode: str = MODES[0]
 ) -> tuple[list[int], list[list[float]], list[float]]:
-    """Return what is recorded of a contestant along the shapes that differ in length alone.
+    """Return the times and the memory of a contestant at the shapes that differ only in length.
 
     Returns:
-        The lengths; for each of them milliseconds per head, one number per round; and the numbers,
-        of 4 bytes, that a call holds at most for each token and head, beyond its inputs.
+        Three lists: the lengths; for each length the milliseconds per head of each round; and for
+        each length the largest amount of memory during a call beyond its inputs, in numbers of 4
+        bytes per token and head.
     """
     lengths, times, held = [], [], []
     for place, block in blocks(record, mode).items():
@@ -81,7 +86,7 @@ def ladder(
 
 
 def against(record: Record, one: str, other: str) -> list[Compared]:
-    """Return the ratios of times wherever both were measured."""
+    """Return the ratios of the times of two contestants in all tables that contain them both."""
     return [
         (b["shape"]["name"], b["mode"], b["threads"], summary(ratios(b["times_ms"], one, other)))
         for b in record["data"]["blocks"]
@@ -90,12 +95,15 @@ def against(record: Record, one: str, other: str) -> list[Compared]:
 
 
 def over_bound(block: Record, name: str) -> float:
-    """Return the median time of a contestant over the least that the machine allows."""
+    """Return the median time of a contestant, divided by the least time that the machine allows."""
     return float(median(block["times_ms"][name]) / block["least_ms"][name])
 
 
 def peer_ratios(parts: Sequence[Record]) -> dict[str, list[Compared]]:
-    """Return our contestant and a peer → our time over the peer's, wherever both were measured."""
+    """Return the ratio of our time to that of another library, by pair of contestants.
+
+    There is one ratio for each table that contains the pair.
+    """
     return {
         f"{one} / {other}": [x for part in parts for x in against(part, one, other)]
         for one, other in PEERS
@@ -103,10 +111,11 @@ def peer_ratios(parts: Sequence[Record]) -> dict[str, list[Compared]]:
 
 
 def peer_table(parts: Sequence[Record]) -> dict[str, list[str]]:
-    """Return columns of our time over a peer's, the greatest first.
+    """Return the columns of a table of our times divided by those of other libraries.
 
-    A row is a pair at a shape, with a column for each mode and number of threads; the last has our
-    time over its bound, of one thread with gradients. Ratios whose quartiles lie far apart have a
+    The largest ratios come first. A row is a pair of contestants at a shape. There is a column for
+    each mode and number of threads. The last column has our time divided by its bound, with one
+    thread and, if they were measured, with gradients. Ratios whose quartiles are far apart have a
     star.
     """
     rows: dict[str, dict[str, Quartiles]] = {}
@@ -132,9 +141,10 @@ def peer_table(parts: Sequence[Record]) -> dict[str, list[str]]:
 
 
 def throughput(record: Record) -> dict[str, list[Any]]:
-    """Return columns of what whole models read per second, and of the time over its bound.
+    """Return the columns of a table of what whole models read per second, and of their times.
 
-    They read tokens of texts, or images; the bound is of the time with gradients.
+    Models of texts read tokens, and models of images read images. The times, with gradients, are
+    divided by the bound.
     """
     heads = ("model", "forward", "with gradients", "over its bound")
     columns: dict[str, list[Any]] = {head: [] for head in heads}
@@ -156,7 +166,10 @@ def throughput(record: Record) -> dict[str, list[Any]]:
 
 
 def rates(record: Record) -> dict[str, float]:
-    """Return kind of work → best rate per second, of one thread; bytes from memory, not a cache."""
+    """Return the best rate per second of each kind of work with one thread.
+
+    The rate of bytes is that of memory, not that of a cache.
+    """
     rows = [r for r in record["data"]["limits"] if r["threads"] in (1, 0)]
     largest = max(r["work"] for r in rows if r["unit"] == "bytes")
     best: dict[str, float] = {}

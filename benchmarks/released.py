@@ -1,12 +1,13 @@
-"""Every family of transformers and timm that has rotary positions, with an encoder of ours in it.
+"""Put our encoders into every family of transformers and timm that has rotary positions.
 
-``python -m benchmarks.released`` builds each of them small, with random weights, puts in what
-``RotaryTables.from_module`` reads, or the lines of ``book/own_lines.py``, and compares: outputs,
-bfloat16, generation with two caches, left padding, one graph, and asks whether a basis folds
-through norms on queries and keys. A family counts only if frequencies that are a tenth faster are
-seen in its outputs. It needs the extra ``interop`` and some ten minutes, and writes
-``results/released.json``, which the page "Released models" shows. Each row has its seconds; those
-of the record are their sum, also where some families were measured anew.
+``python -m benchmarks.released`` builds a small model of each family with random weights. It
+replaces the rotary module by what ``RotaryTables.from_module`` returns, or by the lines of
+``book/own_lines.py``. Then it compares outputs, bfloat16, generation with two caches, left padding
+and one graph with those of the original model, and finds out whether a basis folds through norms of
+queries and keys. A family counts only if frequencies that are 10% higher change its outputs
+visibly. The script needs the extra ``interop`` and about ten minutes. It writes
+``results/released.json``, which the page "Released models" shows. Each row has its duration in
+seconds. The duration of the record is their sum, also if only some families were measured again.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ Row = dict[str, Any]
 
 
 def rotary_classes(module: Any) -> list[str]:
-    """Return the names of the rotary modules that a file of a model defines."""
+    """Return the names of the classes of rotary modules that a model's file defines."""
     other = ("Attention", "Layer", "MLP", "Block")
     return [
         name
@@ -90,7 +91,7 @@ def rotary_classes(module: Any) -> list[str]:
 
 
 def families() -> Iterator[tuple[str, Any, list[str]]]:
-    """Yield a family of transformers, the file of its model and the classes that turn."""
+    """Yield each family of transformers, with the module of its model and its rotary classes."""
     root = Path(importlib.import_module("transformers").__path__[0]) / "models"
     for path in sorted(root.glob("*/modeling_*.py")):
         family, text = path.parent.name, path.read_text(encoding="utf8")
@@ -103,7 +104,10 @@ def families() -> Iterator[tuple[str, Any, list[str]]]:
 
 
 def exchange(model: nn.Module, kinds: list[str]) -> dict[str, str]:
-    """Put an encoder into a model; return class → the layout of its tables, or "own lines"."""
+    """Put encoders into a model, and return the layout of their tables by class.
+
+    A class that needs lines of its own has the layout "own lines".
+    """
     done = {}
     for name, each in [*model.named_modules()]:
         kind, (parent, _, own) = type(each).__name__, name.rpartition(".")
@@ -116,7 +120,7 @@ def exchange(model: nn.Module, kinds: list[str]) -> dict[str, str]:
 
 
 def lines(kind: str) -> int:
-    """Return how many lines put an encoder in for a class, its import not counted."""
+    """Return how many lines of code put an encoder in for a class, without the import."""
     if kind not in OWN:
         return 1
     body = inspect.getsource(OWN[kind]).partition('"""\n')[2]
@@ -124,7 +128,7 @@ def lines(kind: str) -> int:
 
 
 def outputs(found: Any) -> list[Tensor]:
-    """Return the floating-point tensors of what a model returns."""
+    """Return the floating-point tensors in the result of a model."""
     if isinstance(found, Tensor):
         return [found.float()] if found.is_floating_point() else []
     parts = found.values() if isinstance(found, dict) else found
@@ -134,16 +138,25 @@ def outputs(found: Any) -> list[Tensor]:
 
 
 def far(found: Any, wanted: Any) -> float:
-    """Return the largest difference of outputs, over the largest of the tensor that it is in."""
+    """Return the largest difference of two results of a model.
+
+    The difference is divided by the largest entry of the same tensor.
+
+    Raises:
+        ValueError: If the difference is not finite.
+    """
     pairs = [p for p in zip(outputs(found), outputs(wanted), strict=True) if p[1].abs().sum() > 0]
     largest = max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
     if not math.isfinite(largest):
-        raise ValueError("the outputs are not finite")
+        raise ValueError(f"found must differ from wanted by a finite number, got {largest}")
     return largest
 
 
 def faster(model: nn.Module, kinds: list[str]) -> nn.Module:
-    """Return a model whose encoders turn a tenth faster, also where a layer holds their table."""
+    """Return a copy of a model whose encoders have 10% higher frequencies.
+
+    Tables that a layer holds are computed again.
+    """
     moved, own = copy.deepcopy(model), RotaryEncoder._own_frequencies
     quicken(moved)
     with patch.object(RotaryEncoder, "_own_frequencies", lambda self: 1.1 * own(self)):
@@ -152,19 +165,19 @@ def faster(model: nn.Module, kinds: list[str]) -> nn.Module:
 
 
 def quicken(model: nn.Module) -> None:
-    """Make the encoders in a model turn a tenth faster."""
+    """Raise the frequencies of all encoders in a model by 10%."""
     for encoder in (each for each in model.modules() if isinstance(each, RotaryEncoder)):
         for speeds in (*encoder.buffers(), *encoder.parameters()):
             speeds.mul_(1.1)
 
 
 def seen(theirs: nn.Module, ours: nn.Module, given: dict[str, Any], kinds: list[str]) -> bool:
-    """Return whether a wrong encoder would be seen: in this call and behind these weights."""
+    """Return whether wrong frequencies would change the outputs of this call visibly."""
     return far(faster(ours, kinds)(**given), theirs(**given)) >= MOVED
 
 
 def attempt(run: Callable[[], Any]) -> Any:
-    """Return what a run gives, or its error."""
+    """Return the result of a function, or the error that it raises."""
     try:
         return run()
     except Exception as error:
@@ -172,7 +185,7 @@ def attempt(run: Callable[[], Any]) -> Any:
 
 
 def as_loaded(model: nn.Module, kinds: list[str]) -> nn.Module:
-    """Return a model in bfloat16 with frequencies as ``from_pretrained`` leaves them: exact."""
+    """Return a copy of a model in bfloat16 with exact frequencies, as from ``from_pretrained``."""
     kept = {n: copy.deepcopy(m) for n, m in model.named_modules() if type(m).__name__ in kinds}
     narrow = copy.deepcopy(model).bfloat16()
     for name, each in kept.items():
@@ -183,7 +196,7 @@ def as_loaded(model: nn.Module, kinds: list[str]) -> nn.Module:
 
 
 def compare(theirs: nn.Module, ours: nn.Module, given: dict[str, Any], kinds: list[str]) -> Row:
-    """Return what a model with our encoder does beside the model itself."""
+    """Return the row of comparisons of a model with our encoder and the original model."""
     before = theirs(**given)
     row: Row = {"difference": far(ours(**given), before)}
     narrow = {
@@ -221,10 +234,12 @@ def compare(theirs: nn.Module, ours: nn.Module, given: dict[str, Any], kinds: li
 
 
 def through_norms(model: nn.Module) -> str | None:
-    """Return whether a basis folds through the norms of queries and keys; None without norms.
+    """Return whether a basis folds through the norms of queries and keys, in words.
 
-    Whether it does for any scales, as the model is built with equal ones, or not at all; or the
-    norms are behind the rotation, and in nobody's way.
+    "any scales" means that it folds for all scales, and "equal scales" that it folds for equal
+    scales only, with which the model is built. "none" means that it does not fold. "behind" means
+    that the norms come after the rotation, so that they do not matter. Without norms the result is
+    None.
     """
     found = set()
     for layer in model.modules():
@@ -247,7 +262,7 @@ def through_norms(model: nn.Module) -> str | None:
 
 
 def folding(encoder: RotaryEncoder, *norms: nn.Module) -> str:
-    """Return whether a basis folds through two norms, by what :func:`foldable` says."""
+    """Return for which scales of two norms a basis folds, in words, by :func:`foldable`."""
     varied = [copy.deepcopy(norm) for norm in norms]
     for parameter in (p for norm in varied for p in norm.parameters()):
         nn.init.uniform_(parameter, 0.5, 1.5)
@@ -257,14 +272,17 @@ def folding(encoder: RotaryEncoder, *norms: nn.Module) -> str:
 
 
 def same(theirs: Any, ours: Any) -> Any:
-    """Return whether two generated texts are one; None where the model itself cannot."""
+    """Return whether two generated texts are equal; None if the original model cannot generate."""
     if isinstance(theirs, Exception):
         return None
     return ours if isinstance(ours, Exception) else bool(torch.equal(theirs, ours))
 
 
 def one_graph(theirs: nn.Module, ours: nn.Module, given: dict[str, Any]) -> bool | None:
-    """Return whether a model is one graph with our encoder; None where it is none by itself."""
+    """Return whether a model with our encoder compiles into one graph.
+
+    If this is impossible for the original model, too, the result is None.
+    """
 
     def traced(model: nn.Module) -> Any:
         torch.compiler.reset()
@@ -276,7 +294,7 @@ def one_graph(theirs: nn.Module, ours: nn.Module, given: dict[str, Any]) -> bool
 
 
 def tables_alone(module: nn.Module) -> Row:
-    """Compare tables where no call of a whole model was found."""
+    """Return the row of a rotary module whose tables are compared without a whole model."""
     kind, x = type(module).__name__, torch.zeros(1, 7, 1)
     if kind in OWN:
         ours = OWN[kind](copy.deepcopy(module))
@@ -296,7 +314,7 @@ def tables_alone(module: nn.Module) -> Row:
 
 
 def flat(found: Any) -> list[Tensor]:
-    """Return the numbers of a table, whatever its shape."""
+    """Return the numbers of the tensors of a table as vectors, whatever their shapes."""
     return [
         torch.view_as_real(t).flatten() if t.is_complex() else t.flatten() for t in parts(found)
     ]
@@ -308,7 +326,7 @@ def parts(found: Any) -> list[Tensor]:
 
 
 class TooLong(BaseException):
-    """A family took more than its seconds."""
+    """Error that is raised when a family takes more seconds than it is given."""
 
 
 def measure(family: str, module: Any, kinds: list[str]) -> Row:
@@ -368,12 +386,12 @@ def measure(family: str, module: Any, kinds: list[str]) -> Row:
 
 
 def words(found: set[Any]) -> str | None:
-    """Return what was found of norms in all models of a family, as text."""
+    """Return as text what was found about the norms in all models of a family."""
     return ", ".join(sorted(str(each) for each in found if each is not None)) or None
 
 
 def by_itself(kind: Any, configs: list[type]) -> nn.Module | None:
-    """Return a rotary module of a default configuration, where no model was built."""
+    """Return a rotary module of a default configuration, if no model of its family was built."""
     parts = [p for c in configs for p in (getattr(c, "sub_configs", None) or {}).values()]
     for config in dict.fromkeys([*configs, *parts]):
         made = attempt(lambda config=config: kind(config()))
@@ -387,13 +405,13 @@ def by_itself(kind: Any, configs: list[type]) -> nn.Module | None:
 
 
 def works(model: nn.Module, given: dict[str, Any]) -> bool:
-    """Return whether a model answers a call with numbers."""
+    """Return whether a call of a model returns finite numbers."""
     found = attempt(lambda: outputs(model(**given)))
     return isinstance(found, list) and bool(found) and all(t.isfinite().all() for t in found)
 
 
 def together(rows: list[Row]) -> Row:
-    """Return one row of those of a family's parts: the worst of each."""
+    """Return one row for all parts of a family, with the worst value of each column."""
     row: Row = {"model": ", ".join(each["model"] for each in rows)}
     for name in dict.fromkeys(key for each in rows for key in each if key != "model"):
         values = [each[name] for each in rows if each.get(name) is not None]
@@ -405,7 +423,7 @@ def together(rows: list[Row]) -> Row:
 
 
 def tower(name: str) -> Row:
-    """Return the row of one family of timm, at a picture that is wider than high."""
+    """Return the row of one family of timm, with an image that is wider than high."""
     size = 14 if "patch14" in name else 16
     told: dict[str, Any] = {"img_size": (4 * size, 6 * size), "num_classes": 5}
     made = attempt(lambda: importlib.import_module("timm").create_model(name, **told, depth=2))
@@ -420,7 +438,7 @@ def tower(name: str) -> Row:
     exchange(ours, kinds)
     told = {"x": given}
     if not seen(Called(theirs), Called(ours), told, kinds):
-        raise ValueError("a wrong encoder is not seen")
+        raise ValueError("outputs must change with the frequencies, got almost no change")
     return {
         "model": name,
         "kinds": kinds,
@@ -430,9 +448,9 @@ def tower(name: str) -> Row:
 
 
 def naflex() -> Row:
-    """Return the row of SigLIP 2, which has no rotations: pictures alone, and those of a batch.
+    """Return the row of SigLIP 2, a model without rotations of its own.
 
-    What is called padding here is that of the smaller picture.
+    Images are compared alone and in a batch. The entry "padding" is that of the smaller image.
     """
     library, kind = importlib.import_module("transformers"), "Siglip2VisionModel"
     config = small(library.Siglip2VisionConfig, {"num_patches": 16})
@@ -457,14 +475,17 @@ def naflex() -> Row:
     graph = one_graph(theirs, ours, given)
     quicken(ours)
     if min(alone()) < MOVED:
-        raise ValueError("a wrong encoder is not seen")
+        raise ValueError("outputs must change with the frequencies, got almost no change")
     return {
         "model": kind, "kinds": [kind], "difference": whole, "padding": padded, "graph": graph,
     }  # fmt: skip
 
 
 def far_away() -> dict[str, float]:
-    """Return the first position of a text → what a Llama differs by: it has angles in float32."""
+    """Return the difference of a Llama by the first position of its text.
+
+    The original Llama computes angles in float32.
+    """
     library = importlib.import_module("transformers")
     theirs = build(library.LlamaForCausalLM, small(library.LlamaConfig, {}))
     assert theirs is not None
@@ -477,25 +498,25 @@ def far_away() -> dict[str, float]:
 
 
 def works_with(model: nn.Module, x: Tensor) -> bool:
-    """Return whether a model of timm takes a picture."""
+    """Return whether a model of timm accepts an image."""
     return not isinstance(attempt(lambda: model(x)), Exception)
 
 
 class Called(nn.Module):
-    """A model of timm, called by name."""
+    """A model of timm whose argument has the name ``x``."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor) -> Any:
-        """Return what the model does."""
+        """Return the outputs of the model."""
         return self.model(x)
 
 
 @torch.no_grad()
 def main() -> None:
-    """Measure all families, or once more those that are named, and write the record of all."""
+    """Measure all families, or those named on the command line, and write the record of all."""
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     importlib.import_module("transformers").logging.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""How time grows with length, and from which length on one contestant is faster than another."""
+"""Compute how time grows with length, and from which length one contestant is faster."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LONG = 1024
 
 @dataclass(frozen=True)
 class Ladder:
-    """Shapes that differ in length alone.
+    """Shapes that differ only in length, and the contestants that are compared at them.
 
     Attributes:
-        name: What is compared along it.
-        shapes: Their names.
-        reference: The contestant that others overtake.
-        others: Those.
+        name: Words for what is compared.
+        shapes: Names of the shapes.
+        reference: Name of the contestant with which all others are compared.
+        others: Names of the other contestants.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Ladder:
 
 
 def growth(lengths: Sequence[float], times: Sequence[float]) -> float | None:
-    """Return the slope of log time against log length by least squares; None for one point."""
+    """Return the slope of log time against log length by least squares; None for one length."""
     if len(lengths) < 2:
         return None
     x, y = ([math.log(v) for v in values] for values in (lengths, times))
@@ -40,10 +40,11 @@ def growth(lengths: Sequence[float], times: Sequence[float]) -> float | None:
 def crossover(
     lengths: Sequence[float], reference: Sequence[float], other: Sequence[float]
 ) -> float | None:
-    """Return the length from which on ``other`` takes less time than ``reference``.
+    """Return the length above which ``other`` takes less time than ``reference``.
 
-    Between two lengths the logarithm of the ratio is taken as a straight line in the logarithm of
-    the length. The first length if it is always faster, None if it is not at the last.
+    Between two lengths, the logarithm of the ratio is interpolated linearly in the logarithm of the
+    length. If ``other`` is faster at all lengths, the result is the first length. If it is not
+    faster at the last length, the result is None.
     """
     gaps = [math.log(b / a) for a, b in zip(reference, other, strict=True)]
     if not gaps or gaps[-1] >= 0:
@@ -56,7 +57,7 @@ def crossover(
 
 
 def scaling(ladder: Ladder, blocks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return growth and crossovers of a ladder for each mode and number of threads."""
+    """Return the growth and the crossovers of a ladder for each mode and number of threads."""
     rows = []
     places = dict.fromkeys((b["mode"], b["threads"]) for b in blocks)
     for mode, threads in places:

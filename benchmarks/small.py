@@ -1,8 +1,8 @@
-"""Models of transformers and timm, small and with random weights, built from their classes alone.
+"""Build small models of transformers and timm with random weights, from their classes alone.
 
-A configuration is made small by the names of its sizes, which are the same in most families; what a
-family has besides stands in ``TOLD``. What a model is called with follows from the arguments of its
-``forward``.
+The names of sizes are the same in most families, so a configuration is made small by these names.
+Further arguments of a family are in ``TOLD``. The arguments of a call follow from the arguments of
+the model's ``forward``.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ LARGEST = 5e7  # numbers of a model that did not become small
 
 
 def known(config: Any, name: str) -> Any:
-    """Return an attribute of a configuration; None where it has none, or one for each layer."""
+    """Return an attribute of a configuration, or None if there is no single value."""
     try:
         return getattr(config, name, None)
     except Exception:
@@ -106,9 +106,9 @@ def small(kind: type, told: dict[str, Any], whole: bool = False, types: bool = T
 
     Args:
         kind: The class.
-        told: What it has besides sizes.
-        whole: Whether it gets sizes that are None by default, too.
-        types: Whether it gets one layer of each of its types.
+        told: Arguments besides the sizes.
+        whole: Whether sizes that are None by default get a value, too.
+        types: Whether the configuration gets one layer of each layer type.
     """
     base, given = kind(), {}
     names = {name for each in kind.__mro__ for name in getattr(each, "__annotations__", {})}
@@ -134,13 +134,14 @@ def small(kind: type, told: dict[str, Any], whole: bool = False, types: bool = T
 
 
 def attempts(kind: type, family: str, mrope: bool, norms: bool = False) -> Iterator[Any]:
-    """Yield small configurations of a class, in the order in which they are worth trying.
+    """Yield small configurations of a class, the most promising first.
 
     Args:
         kind: The class.
-        family: Whose it is.
-        mrope: Whether it has three coordinates.
-        norms: Whether it is told to normalise queries and keys; nothing where it cannot be told.
+        family: Name of the family.
+        mrope: Whether positions have three coordinates.
+        norms: Whether the configuration is told to normalise queries and keys. If it has no such
+            option, nothing is yielded.
     """
     told = TOLD.get(family, {})
     if norms:
@@ -160,16 +161,17 @@ def attempts(kind: type, family: str, mrope: bool, norms: bool = False) -> Itera
 
 
 def build(kind: Any, config: Any) -> nn.Module | None:
-    """Return a model with random weights, or None if it is not small."""
+    """Return a model with random weights, or None if the model is not small."""
     with torch.device("meta"):
         count = sum(p.numel() for p in kind(copy.deepcopy(config)).parameters())
     return filled(kind(config)) if count < LARGEST else None
 
 
 def filled(model: nn.Module) -> nn.Module:
-    """Fill a model with random weights that make its outputs differ.
+    """Fill a model with random weights that make its outputs differ, and return it.
 
-    Scales that begin near zero are one: behind those of LayerScale, 1e-5, no layer would be seen.
+    Scales with an initial value close to 0, such as 1e-5 in LayerScale, are set to 1. Otherwise the
+    layers would hardly change the outputs.
     """
     torch.manual_seed(0)
     for parameter in model.parameters():
@@ -181,14 +183,14 @@ def filled(model: nn.Module) -> nn.Module:
 
 
 def near_zero(scales: Tensor) -> bool:
-    """Return whether all numbers are one and the same, small, but not zero as biases are."""
+    """Return whether all numbers are equal and close to 0, but not 0 as in a bias."""
     return scales.numel() > 0 and bool(
         (scales == scales.flatten()[0]).all() and 0 < scales.flatten()[0] < 0.1
     )
 
 
 def tokens(length: int = 20) -> Tensor:
-    """Return two texts."""
+    """Return the tokens of two texts, ``(2, length)``."""
     return (torch.arange(2 * length) % 50 + 5).view(2, length)
 
 

@@ -1,8 +1,8 @@
-"""Causal sums with a state against length: without decay, with RetNet's, SSD's and GLA's.
+"""Measure causal sums with a state by length: without decay, and with those of RetNet, SSD and GLA.
 
-python -m benchmarks.states, or `make bench`. All have as many features as channels, and none
-divides by a sum of weights. On a GPU with fla-core the kernels of flash-linear-attention run beside
-them.
+Run with python -m benchmarks.states or `make bench`. There are as many features as channels, and no
+contestant divides by the sum of the weights. On a GPU with fla-core, the kernels of
+flash-linear-attention are measured, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stringlib.attention.state import retnet_log_decay
 
 
 class Data(NamedTuple):
-    """Queries, keys and values, and logarithms of decays: a head, a token, a feature."""
+    """Queries, keys, values, and logarithms of decays per head, per token, and per feature."""
 
     q: Tensor
     k: Tensor
@@ -35,7 +35,10 @@ class Data(NamedTuple):
 
 
 def make_data(shape: Shape, device: torch.device) -> Data:
-    """Return random tensors ``(batch, heads, seq, head_dim)`` and decays as their papers have."""
+    """Return random data for one shape, with decays as in the papers.
+
+    Queries, keys and values have shape ``(batch, heads, seq, head_dim)``.
+    """
     sizes = shape.batch, shape.heads, shape.seq, shape.head_dim
     q, k, v, gates = torch.randn(4, *sizes)
     constant, scalar = retnet_log_decay(shape.heads), -torch.rand(sizes[:3]) / 8
@@ -50,7 +53,10 @@ def _softmax(shape: Shape, data: Data) -> Entry:
 
 
 def _sums(decay: str | None = None) -> Callable[[Shape, Data], Entry]:
-    """Build causal sums with a decay; RetNet's is constant and has no gradient."""
+    """Return a ``build`` function for causal sums with a decay.
+
+    The decay of RetNet is constant and has no gradient.
+    """
 
     def build(shape: Shape, data: Data) -> Entry:
         constant = data.constant if decay == "constant" else None
@@ -120,7 +126,7 @@ SUITE = Suite("states", CONTESTANTS, SHAPES, (), make_data, WORK, PEERS, LADDERS
 
 
 def run(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure as the command line says."""
+    """Run the benchmark of states with the options of the command line."""
     return main(SUITE, argv)
 
 

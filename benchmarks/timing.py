@@ -1,6 +1,6 @@
-"""Time functions side by side: interleaved rounds, so that a busy machine is busy for all of them.
+"""Time several functions in interleaved rounds, so that other processes slow all of them alike.
 
-Nothing here knows what is measured.
+This file knows nothing about what is measured.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def interleaved(
     wait: Call = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
-    """Call every function once a round, in a new random order each time.
+    """Call every function once per round, in a new random order in each round.
 
     Args:
-        calls: Name → function without arguments.
-        rounds: How many rounds count; one more comes first and does not.
-        wait: Returns when the device has done all that was asked of it.
-        clock: Seconds.
+        calls: Functions without arguments, by name.
+        rounds: Number of rounds that count. One more round comes first and does not count.
+        wait: Function that returns when the device has finished all work.
+        clock: Function that returns the time in seconds.
 
     Returns:
-        Name → milliseconds of each round, in the order of the rounds.
+        Milliseconds of each round by name, in the order of the rounds.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     order, shuffle = list(calls), random.Random(0).shuffle
@@ -55,7 +55,7 @@ def interleaved(
 
 
 def summary(values: list[float]) -> tuple[float, float, float]:
-    """Return lower quartile, median and upper quartile."""
+    """Return the lower quartile, the median and the upper quartile."""
     if len(values) < 2:
         return values[0], values[0], values[0]
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -63,18 +63,21 @@ def summary(values: list[float]) -> tuple[float, float, float]:
 
 
 def unsteady(quartiles: tuple[float, float, float]) -> bool:
-    """Return whether the quartiles lie so far apart that a row should be read with care."""
+    """Return whether the quartiles are so far apart that a row has to be read with care."""
     low, middle, high = quartiles
     return high - low > SPREAD * middle
 
 
 def ratios(times: Mapping[str, list[float]], one: str, other: str) -> list[float]:
-    """Return time of ``one`` / time of ``other``, round by round: what slows both drops out."""
+    """Return the time of ``one`` divided by that of ``other``, round by round.
+
+    Slowdowns that affect both functions in a round cancel in the ratio.
+    """
     return [a / b for a, b in zip(times[one], times[other], strict=True)]
 
 
 def peak_megabytes(call: Call, device: torch.device) -> float:
-    """Return how much more memory than before is in use at some moment of a call, in MB."""
+    """Return the largest memory in use during a call, minus that before the call, in MB."""
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -94,9 +97,10 @@ def peak_megabytes(call: Call, device: torch.device) -> float:
 
 
 def saved_megabytes(call: Call, known: Sequence[torch.Tensor] = ()) -> float:
-    """Return what a forward pass keeps for the backward pass, in MB.
+    """Return the memory that a forward pass keeps for the backward pass, in MB.
 
-    Tensors that share their memory count once, those of ``known``, which are there anyway, not.
+    Tensors that share their memory count once. Tensors in ``known`` do not count, because they
+    exist anyway.
     """
     held: dict[int, int] = {}
 
@@ -114,7 +118,7 @@ def saved_megabytes(call: Call, known: Sequence[torch.Tensor] = ()) -> float:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the lines back that PyTorch's profiler writes to the error stream of the process."""
+    """Return a context manager that suppresses the lines of PyTorch's profiler on stderr."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:

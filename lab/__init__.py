@@ -1,5 +1,5 @@
-"""What the book's experiments and figures run on: tasks, training, theory, figures, records.
+"""Code for the book's experiments and figures: tasks, training, theory, figures and records.
 
-A folder beside the package :mod:`stringlib`, not in it: the book and its results import the
-laboratory, the laboratory imports the package, and never the other way round.
+This folder is not a part of the package :mod:`stringlib`. The book and its results import the
+laboratory, and the laboratory imports the package. The package never imports the laboratory.
 """

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and that one process holds alone."""
+"""Write files completely or not at all, and lock files for one process."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from typing import Any
 
 @contextmanager
 def whole(path: Path, then: str) -> Iterator[Path]:
-    """Give a path to write to, which in the end takes the place of the file.
+    """Return a context manager that gives a temporary path, which replaces a file at the end.
 
-    Whatever happens meanwhile, the file is the old one or the new, and nothing else is left.
+    If an error interrupts the writing, the old file stays unchanged and the temporary file is
+    removed.
 
     Args:
-        path: The file; its folder is made.
-        then: What is kept if it cannot be written, and what to do: the end of the message.
+        path: The file to be written. Its folder is created.
+        then: End of the error message: what is kept if the file cannot be written, and what to do.
 
     Raises:
-        OSError: If it cannot be written, for the disk is full, for instance.
+        OSError: If the file cannot be written, for example because the disk is full.
     """
     part = path.with_name(path.name + ".part")
     try:
@@ -39,10 +40,15 @@ def whole(path: Path, then: str) -> Iterator[Path]:
 
 
 def append(path: Path, text: str, then: str) -> None:
-    """Add text to a file, all of it or nothing; for the arguments see :func:`whole`.
+    """Append text to a file, either completely or not at all.
+
+    Args:
+        path: The file.
+        text: The text to append.
+        then: End of the error message: what is kept if the file cannot be written, and what to do.
 
     Raises:
-        OSError: If it cannot be written.
+        OSError: If the file cannot be written.
     """
     size = path.stat().st_size if path.exists() else 0
     try:
@@ -55,7 +61,11 @@ def append(path: Path, text: str, then: str) -> None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of JSON of a file, but for one that was cut off; none without the file."""
+    """Return the objects in a file with one line of JSON per object.
+
+    Lines that are not valid JSON, such as a line that was cut off, are left out. If the file does
+    not exist, the list is empty.
+    """
     found = []
     for line in path.read_text(encoding="utf8").splitlines() if path.exists() else []:
         with suppress(json.JSONDecodeError):
@@ -65,14 +75,17 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Hold a file for this process alone, at most until it ends; an empty one is removed then.
+    """Return a context manager that locks a file for this process.
+
+    The lock ends with the context, or with the process. If the file is empty at the end of the
+    context, it is removed.
 
     Args:
-        path: The file; it and its folder are made.
-        otherwise: What to say if another process has it.
+        path: The file. The file and its folder are created if they do not exist.
+        otherwise: Error message if another process has locked the file.
 
     Raises:
-        BlockingIOError: If another process has it.
+        BlockingIOError: If another process has locked the file.
     """
     import fcntl  # not everywhere
 
@@ -94,5 +107,5 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
 
 
 def _named(path: Path, error: OSError, then: str) -> OSError:
-    """Return an error of the same kind that names the file and says what to do."""
+    """Return an error with the same number that names the file and says what to do."""
     return OSError(error.errno, f"{path} could not be written: {error.strerror or error}; {then}")

@@ -1,8 +1,8 @@
-"""Every method of the book: its colour, its chapter, and what a table has to be told about it.
+"""Records of all methods of the book: colour, chapter, and facts for the table of all methods.
 
-A name of a registry of :mod:`stringlib` has its record here; with it come colour, row in the table
-of all methods, and cases of layers and models. So do methods that have none, such as those of one
-chapter.
+Each name in a registry of :mod:`stringlib` has a record here. The record gives the method a colour,
+a row in the table of all methods, and test cases of layers and models. Methods without a name in a
+registry, such as those of a single chapter, have records, too.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Method(NamedTuple):
-    """What is known of a method besides its code.
+    """Record of a method.
 
     Attributes:
-        family: Those that are drawn together: no two of a family have one colour.
-        colour: A name of ``PALETTE`` in :mod:`lab.explore.style`, the same in the whole book.
-        chapter: The notebook that derives it, without its folder and ending.
-        learned: What the numbers that it learns are; empty if it learns none.
-        options: What a layer of 256 tokens must tell its constructor.
+        family: Name of a group of methods that are drawn together. Two methods of the same family
+            have different colours.
+        colour: Name of the method's colour in the whole book, from ``PALETTE`` in
+            :mod:`lab.explore.style`.
+        chapter: Name of the notebook that derives the method, without folder and suffix.
+        learned: Word for the numbers that the method learns. Empty if it learns none.
+        options: Arguments that the constructor of the method needs for 256 tokens.
     """
 
     family: str
@@ -82,15 +84,18 @@ METHODS: dict[str, Method] = {
     "cayley-sparse": Method("variant", "teal", "07_cayley_string", learned="entries"),
     "identity": Method("variant", "grey", "17_decay_and_state"),
 }
-"""Name → record. One of your own is a line here, or ``METHODS["mine"] = Method(...)``."""
+"""Record of each method, by name. Add your own with ``METHODS["mine"] = Method(...)``."""
 
 
 def method(name: str) -> Method:
     """Return the record of a method.
 
     Raises:
-        ValueError: If there is none; the message says where to add it.
+        ValueError: If the method has no record. The message says where to add it.
     """
     if name not in METHODS:
-        raise ValueError(f"{name!r} has no record: add it to METHODS in {__file__}")
+        raise ValueError(
+            f"name must be a method with a record, got {name!r}, which has no record. Add it to "
+            f"METHODS in {__file__}."
+        )
     return METHODS[name]

@@ -1,4 +1,4 @@
-"""A layer whose heads are of different kinds: softmax beside a state, for instance."""
+"""A layer whose heads are of different kinds, for example softmax and linear attention."""
 
 from __future__ import annotations
 
@@ -14,40 +14,42 @@ from stringlib.parts import make_part
 
 
 class MixedHeads(nn.Module):
-    """Heads that all read the same tokens, and whose outputs are added: one layer of a model.
+    """Layer of a model that adds the outputs of different heads, which read the same tokens.
 
     Args:
-        parts: The heads. Each takes what
-            :class:`~stringlib.attention.multihead.MultiHeadAttention` takes, and returns as many
-            channels as it reads.
+        parts: The heads. The ``forward`` of each head has the arguments of
+            :class:`~stringlib.attention.multihead.MultiHeadAttention`, and returns tokens with as
+            many channels as it reads.
     """
 
     encoder = None
-    """Each head has its own or none, so a model hands positions on as they are."""
+    """Always None, so that a model passes positions on unchanged. Each head has its own encoder."""
 
     def __init__(self, parts: Iterable[nn.Module]) -> None:
         super().__init__()
         self.parts = nn.ModuleList(parts)
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Return what all heads add to the tokens, ``(..., seq, dim)``."""
+        """Return the sum of the outputs of all heads, ``(..., seq, dim)``."""
         return sum(head(x, *args, **kwargs) for head in self.parts)
 
 
 def one_of_each(dim: int, depth: int, *kinds: Mapping[str, Any]) -> MixedHeads:
     """Return a causal layer with one head of each kind, for a model of several blocks.
 
-    It has the parameters of a layer of as many heads, and starts like one in a model: a head reads
-    all channels, and has its share of them inside.
+    The projections have as many weights as those of an ordinary layer with the same number of
+    heads, and the same distribution of initial weights as in a model. Each head reads all ``dim``
+    channels of a token. The queries, keys and values of a head have ``dim / len(kinds)`` channels.
 
     Args:
-        dim: Number of channels of a token, which the number of kinds divides.
+        dim: Number of channels of a token; must be a multiple of the number of kinds.
         depth: Number of blocks of the model.
-        *kinds: Options of each head, as
-            :class:`~stringlib.attention.multihead.MultiHeadAttention` takes them; no gate.
+        *kinds: Options of each head, which are keyword arguments of
+            :class:`~stringlib.attention.multihead.MultiHeadAttention`. The option ``gate`` is not
+            supported.
 
     Raises:
-        ValueError: If the heads cannot share the channels.
+        ValueError: If ``dim`` is not a multiple of the number of kinds.
     """
     require_split(dim, len(kinds))
     width = dim // len(kinds)
@@ -67,7 +69,7 @@ def one_of_each(dim: int, depth: int, *kinds: Mapping[str, Any]) -> MixedHeads:
 
 
 def _with_weight(kind: Mapping[str, Any], dim: int, width: int) -> dict[str, Any]:
-    """Return the options with the weight made, if there is one: it too reads all channels."""
+    """Return the options of a head, with the position weight built for ``dim`` channels, if any."""
     options = dict(kind)
     if "weight" in options:
         offered = {"dim": dim, "heads": 1, "features": width}

@@ -1,4 +1,4 @@
-"""The smallest model that has to know places: one head of attention, and what is around it."""
+"""The smallest model that needs positions: an embedding, one head of attention, and a readout."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from stringlib.spec import Indices, Positions, checked
 
 
 class OneHead(nn.Module):
-    """An embedding, one head of attention over all tokens, and a readout.
+    """Model with an embedding, one head of attention over all tokens, and a readout.
 
-    The values are the embeddings themselves. Who uses it sets ``encoder``, after the rest is drawn:
-    so models of one seed that differ in their encoders start from the same weights.
+    The values are the embeddings themselves. Set the attribute ``encoder`` after the model is
+    built. Then models with the same seed and different encoders start from the same weights.
 
     Args:
-        symbols: How many tokens there are to read, and to answer with.
-        dim: Channels of a token.
-        head_dim: Channels of a query and of a key.
+        symbols: Number of different tokens, which is also the number of possible answers.
+        dim: Number of channels of a token.
+        head_dim: Number of channels of a query and of a key.
 
     Attributes:
-        encoder: ``encoder(q, k, positions)`` tells queries and keys where they are.
+        encoder: Module that encodes queries and keys. It is called as
+            ``encoder(q, k, positions)``.
     """
 
     encoder: nn.Module
@@ -40,14 +41,14 @@ class OneHead(nn.Module):
         symbols: Indices[Tensor, "batch seq"],
         positions: Positions[Tensor, "seq coord_dim"],
     ) -> Tensor:
-        """Return a score for each symbol that may be the answer.
+        """Return a score for each possible answer at each token.
 
         Args:
-            symbols: Integers, ``(batch, seq)``.
-            positions: ``(seq, coord_dim)``.
+            symbols: Tokens, integers from 0 to ``symbols - 1`` of the model, ``(batch, seq)``.
+            positions: Position of each token, ``(seq, coord_dim)``.
 
         Returns:
-            ``(batch, seq, symbols)``.
+            The scores, ``(batch, seq, symbols)``.
         """
         x = self.embed(symbols).unsqueeze(1)  # one head
         q, k = self.encoder(self.to_q(x), self.to_k(x), positions)

@@ -1,10 +1,10 @@
-"""A model as a list of steps that a page can run, with no kernel and no network.
+"""Convert a model to a list of steps that a web page can run, without a kernel or a network.
 
-A module runs once, and every operation on tensors that depends on an input is written down. What
-depends on none, such as angles and folded bases, is computed here and now; the rest goes into
-JSON, beside the numbers that it needs. ``book/_assets/book-run.js`` runs such a list in the
-reader's browser, so that a figure or a trained model in a page is the package itself, not a copy
-in another language.
+A module runs once, and every operation on tensors that depend on an input is recorded as a step.
+Results that depend on no input, such as angles and folded bases, are computed in this run. The
+steps and these results are written as JSON. ``book/_assets/book-run.js`` runs the steps in the
+reader's browser. A figure or a trained model in a page thus runs the operations of the package
+itself, not a copy of it in another language.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 __all__ = ["Step", "Traced", "bundle", "traced"]
 
 DECOMPOSITIONS = dict(default_decompositions())
-"""Operation → what it is made of, as ``torch.export`` has it."""
+"""Function that computes an operation from simpler ones, by operation, as in ``torch.export``."""
 
 KINDS = {
     torch.float32: "single",
@@ -36,23 +36,31 @@ KINDS = {
     torch.float16: "half",
     torch.bool: "bool",
 }
-"""How the page keeps a tensor of that dtype; every other one is of whole numbers."""
+"""Form in which the page stores a tensor, by dtype. All other dtypes are stored as integers."""
 
 FEW = 64
-"""A tensor of more numbers than this may be stored in half precision."""
+"""Tensors with more numbers than this may be stored in half precision."""
 
 LARGEST = 6e4
-"""Half precision ends a little above."""
+"""Largest number that may be stored in half precision, whose largest number is 65504."""
 
 
 class Ref(NamedTuple):
-    """The value of an input, a tensor or a step, as an argument of a step."""
+    """Name of an input, a tensor or a step whose value is an argument of a step."""
 
     name: str
 
 
 class Step(NamedTuple):
-    """One operation: its value's name, what it does to what, and the dtype of what comes out."""
+    """One operation.
+
+    Attributes:
+        name: Name of the result.
+        operation: Name of the operation, such as ``"add.Tensor"``.
+        arguments: Positional arguments.
+        options: Keyword arguments.
+        kind: Form in which the result is stored, one of the values of ``KINDS`` or ``"whole"``.
+    """
 
     name: str
     operation: str
@@ -62,13 +70,13 @@ class Step(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """What a module does to its inputs.
+    """Operations with which a module computes its outputs from its inputs.
 
     Attributes:
-        inputs: Their names and shapes, in order.
-        outputs: For each output the name of the value that it is.
-        steps: What is to be done, in order; nothing that no output needs.
-        tensors: The tensors that the steps read and that no input changes, by name.
+        inputs: Shape of each input, by name, in order.
+        outputs: Name of the value of each output, by name of the output.
+        steps: Operations in order, without those that no output needs.
+        tensors: Tensors that the steps read and that depend on no input, by name.
     """
 
     inputs: dict[str, list[int]]
@@ -78,22 +86,24 @@ class Traced(NamedTuple):
 
 
 def traced(module: nn.Module, **inputs: Tensor) -> Traced:
-    """Write down what a module does to inputs of these shapes.
+    """Record the operations of a module on inputs of given shapes.
 
-    The module runs once, on the inputs as they are, and each operation that depends on one of them
-    is written down. What depends on none is computed on the way. As under ``torch.export``, no
-    branch may depend on a value.
+    The module runs once, with the given inputs, and each operation that depends on an input is
+    recorded. Results that depend on no input are computed in this run. As with ``torch.export``,
+    branches must not depend on the values of tensors.
 
     Args:
-        module: Its ``forward`` takes the inputs by name and returns a tensor, called ``"out"``, or
-            a dictionary of tensors with names of its own. It runs in evaluation mode.
-        **inputs: An example of each input; a page may give other numbers, but no other shapes.
+        module: Module whose ``forward`` has the inputs as keyword arguments. It returns a tensor,
+            which is then the output ``"out"``, or a dictionary from names of outputs to tensors. It
+            is run in evaluation mode.
+        **inputs: An example of each input. A page may use other numbers, but no other shapes.
 
     Returns:
         The steps from the inputs to the outputs.
 
     Raises:
-        ValueError: If an output does not depend on any input, or the module looks at a value.
+        ValueError: If an output does not depend on any input, or the module converts a tensor that
+            depends on an input to a Python number.
     """
     was, recorder = module.training, _Recorder(inputs)
     with torch.no_grad(), _compiling_state_context(), sdpa_kernel(SDPBackend.MATH), recorder:
@@ -102,7 +112,10 @@ def traced(module: nn.Module, **inputs: Tensor) -> Traced:
     outputs = {}
     for name, value in (made if isinstance(made, Mapping) else {"out": made}).items():
         if not recorder.follows(value):
-            raise ValueError(f"module must return what depends on its inputs, got {name!r}")
+            raise ValueError(
+                f"module must return outputs that depend on its inputs, got the output {name!r}, "
+                "which does not"
+            )
         outputs[name] = recorder.name(value)
     kept = _needed(recorder.steps, set(outputs.values()))
     read = {ref.name for step in kept for ref in _refs([step.arguments, step.options])}
@@ -112,11 +125,11 @@ def traced(module: nn.Module, **inputs: Tensor) -> Traced:
 
 
 class _Recorder(TorchDispatchMode):
-    """Write down each operation on what follows from the inputs.
+    """Dispatch mode that records each operation that depends on an input.
 
     Attributes:
-        steps: What was done, in order.
-        known: Tensors that steps read and that no input changes, by name.
+        steps: Recorded operations, in order.
+        known: Tensors that the steps read and that depend on no input, by name.
     """
 
     def __init__(self, inputs: Mapping[str, Tensor]) -> None:
@@ -132,7 +145,7 @@ class _Recorder(TorchDispatchMode):
         return id(value) in self._following
 
     def name(self, tensor: Tensor) -> str:
-        """Return the name of a tensor; one that is new depends on no input."""
+        """Return the name of a tensor. A tensor without a name depends on no input and gets one."""
         if id(tensor) not in self._names:
             self._names[id(tensor)] = name = f"known{len(self.known)}"
             self.known[name] = tensor
@@ -142,12 +155,15 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Do an operation, and write it down if it depends on an input."""
+        """Run an operation, and record it if it depends on an input."""
         kwargs = kwargs or {}
         if not any(self.follows(x) for x in pytree.tree_leaves((args, kwargs))):
             return function(*args, **kwargs)
         if function is torch.ops.aten._local_scalar_dense.default:
-            raise ValueError("module must not look at a value that depends on its inputs")
+            raise ValueError(
+                "module must not convert a tensor that depends on its inputs to a Python number, "
+                "got such a conversion. Use operations on tensors, for example torch.where."
+            )
         if torch.Tag.inplace_view in function.tags:  # squeeze_: the same numbers in another shape
             shaped = getattr(torch.ops.aten, function.overloadpacket.__name__.removesuffix("_"))
             with self:
@@ -170,7 +186,7 @@ class _Recorder(TorchDispatchMode):
         return made
 
     def _write(self, made: Any, operation: str, arguments: Any, options: Any) -> str:
-        """Write a step down and return the name of its value."""
+        """Record a step and return the name of its result."""
         name = f"step{len(self.steps)}"
         first = made if isinstance(made, Tensor) else made[0]
         kind = KINDS.get(first.dtype, "whole")
@@ -181,7 +197,7 @@ class _Recorder(TorchDispatchMode):
         return name
 
     def _argument(self, value: Any) -> Any:
-        """Return an argument of an operation as JSON has it, a tensor as a ``Ref``."""
+        """Return an argument of an operation in a form for JSON, with a ``Ref`` for each tensor."""
         if isinstance(value, Tensor):
             return Ref(self.name(value))
         if isinstance(value, dict):
@@ -196,7 +212,7 @@ class _Recorder(TorchDispatchMode):
 
 
 def _refs(value: Any) -> Iterator[Ref]:
-    """Yield the values that arguments refer to."""
+    """Yield each ``Ref`` in the arguments of a step."""
     if isinstance(value, Ref):
         yield value
     elif isinstance(value, dict):
@@ -207,7 +223,7 @@ def _refs(value: Any) -> Iterator[Ref]:
 
 
 def _needed(steps: Sequence[Step], wanted: set[str]) -> list[Step]:
-    """Return the steps that the wanted values need, in order."""
+    """Return the steps that are needed to compute the wanted values, in order."""
     kept = []
     for step in reversed(steps):
         if step.name in wanted:
@@ -217,17 +233,25 @@ def _needed(steps: Sequence[Step], wanted: set[str]) -> list[Step]:
 
 
 def bundle(programs: Mapping[str, Traced], *, half: bool = True) -> dict[str, Any]:
-    """Return programs as JSON for ``book-run.js``, tensors that are equal stored once.
+    """Return programs in the form that ``book-run.js`` reads, to be written as JSON.
+
+    Tensors with equal numbers are stored once.
 
     Args:
-        programs: By name.
+        programs: Results of :func:`traced`, by name.
         half: Whether larger tensors of floating-point numbers are rounded to half precision.
+            Default: True.
 
     Returns:
-        ``programs``: by name ``inputs`` (pairs of name and shape), ``outputs`` (name and number of
-        a value) and ``steps`` (operation, arguments, options, kind). The values of a program are
-        numbered: its inputs, its tensors, its steps. ``{"v": 3}`` is the value 3. And
-        ``tensors`` (shape, kind and offset into the data) and ``data``, in base64.
+        Dictionary with three entries:
+
+        - ``"programs"``: a dictionary by name of the program. Each program has ``"inputs"`` (pairs
+          of name and shape), ``"tensors"`` (indices into the list of all tensors), ``"outputs"``
+          (pairs of name and number of a value) and ``"steps"`` (operation, arguments, options,
+          kind). The values of a program are numbered: first the inputs, then the tensors, then the
+          results of the steps. In arguments, ``{"v": 3}`` stands for value 3.
+        - ``"tensors"``: the shape, the kind and the offset into the data of each tensor.
+        - ``"data"``: the numbers of all tensors, in base64.
     """
     table: dict[str, int] = {}
     tensors: list[list[Any]] = []
@@ -267,7 +291,7 @@ def bundle(programs: Mapping[str, Traced], *, half: bool = True) -> dict[str, An
 
 
 def _stored(tensor: Tensor, half: bool) -> tuple[str, bytes]:
-    """Return how a tensor is kept, and its bytes."""
+    """Return the kind in which a tensor is stored, and its bytes."""
     kind = KINDS.get(tensor.dtype, "whole")
     dtype = {"double": torch.float64, "whole": torch.int32, "bool": torch.int32}.get(
         kind, torch.float32
@@ -282,7 +306,7 @@ def _stored(tensor: Tensor, half: bool) -> tuple[str, bytes]:
 
 
 def _numbered(value: Any, number: Mapping[str, int]) -> Any:
-    """Return arguments with the number of a value in place of its name."""
+    """Return arguments in which each ``Ref`` is replaced by the number of its value."""
     if isinstance(value, Ref):
         return {"v": number[value.name]}
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Recorded results: what was measured, and everything needed to measure it again."""
+"""Write and read recorded results, with everything that is needed to measure them again."""
 
 from __future__ import annotations
 
@@ -32,24 +32,27 @@ def write_record(
     code: str | None = None,
     then: str = "make room and run it again",
 ) -> None:
-    """Write a result as JSON, whole or not at all.
+    """Write the record of a result as JSON, completely or not at all.
 
-    Commit, hardware and versions are those of the runs. Where runs differ in one of them, all that
-    it was stands there, and ``made`` tells which run was made with what.
+    The record contains the commit, the hardware and the versions of the runs. If runs differ in one
+    of these, the record lists all its values, and the entry ``made`` tells which run had which.
 
     Args:
         path: The file.
-        command: How to repeat the run, from the root of the repository.
-        seeds: The seeds that were used.
-        wall_s: How long it took, in seconds.
-        data: The result: lists, dictionaries, numbers and strings.
-        source: The script that measured, whose commit is recorded; this package's if omitted.
-        made: Name of each run → the :func:`stamp` of each of its parts; now if omitted.
-        code: :func:`~lab.train.code.digest` of the code of all runs, if that is known.
-        then: What to do if it cannot be written, the end of the message.
+        command: Command that repeats the run, from the root of the repository.
+        seeds: Seeds of the run.
+        wall_s: Duration of the run in seconds.
+        data: The result, which consists of lists, dictionaries, numbers and strings.
+        source: Script that measured the result. The commit of its repository is recorded. Default:
+            this file. Not used if ``made`` is given.
+        made: For each run, the :func:`stamp` of each part of the run. Default: one run that is
+            stamped now.
+        code: :func:`~lab.train.code.digest` of the code of all runs. Default: None, which means
+            that it is not recorded.
+        then: End of the error message if the file cannot be written.
 
     Raises:
-        OSError: If it cannot be written.
+        OSError: If the file cannot be written.
     """
     made = made or {"": [stamp(source)]}
     groups: dict[str, list[str]] = {}
@@ -83,19 +86,20 @@ def write_runs(
     code: str,
     then: str,
 ) -> None:
-    """Write the record of cells × seeds.
+    """Write the record of a study, which has cells with one run per seed.
 
     Args:
         path: The file.
-        command: How to repeat the runs.
-        cells: Name → ``{"told": …, "runs": [one a seed]}``. Each run has its ``seed``, its
-            ``wall_s``, and in ``made`` the :func:`stamp` of each of its parts, which is taken out.
-        data: What stands before the cells.
+        command: Command that repeats the runs.
+        cells: Dictionary from the name of each cell to ``{"told": …, "runs": […]}`` with one run
+            per seed. Each run has the entries ``seed``, ``wall_s``, and ``made`` with the
+            :func:`stamp` of each part of the run. The entry ``made`` is removed from the run.
+        data: Entries that are recorded before the cells.
         code: Digest of the code of all runs.
-        then: What to do if it cannot be written, the end of the message.
+        then: End of the error message if the file cannot be written.
 
     Raises:
-        OSError: If it cannot be written.
+        OSError: If the file cannot be written.
     """
     runs = [(name, run) for name, cell in cells.items() for run in cell["runs"]]
     made = {f"{name}, seed {run['seed']}": run.pop("made") for name, run in runs}
@@ -112,20 +116,22 @@ def write_runs(
 
 
 def stamp(source: Path | None = None, device: str | None = None) -> dict[str, Any]:
-    """Return what a run is made with: commit, hardware and versions.
+    """Return the commit, the hardware and the versions with which a run is made.
 
     Args:
-        source: The script; this package if omitted.
-        device: What it runs on, ``"cuda"`` for instance, if that is known.
+        source: Script of the run. Default: this file.
+        device: Device of the run, such as ``"cuda"``. Default: None, which means that no device is
+            recorded.
     """
     return {"commit": _commit((source or Path(__file__)).resolve().parent), **machine(device)}
 
 
 def machine(device: str | None = None) -> dict[str, Any]:
-    """Return what this process computes with: hardware and versions.
+    """Return the hardware and the versions with which this process computes.
 
     Args:
-        device: What it runs on, ``"cuda"`` for instance, if that is known.
+        device: Device of the run, such as ``"cuda"``. Default: None, which means that no device is
+            recorded.
     """
     hardware = {
         "machine": platform.machine(),
@@ -144,27 +150,32 @@ def read_record(record: str | Path) -> dict[str, Any]:
     """Read a record.
 
     Args:
-        record: The name of a record of ``results/``, such as ``"rope_shift"``, found from any
-            working directory; or the path of any record.
+        record: Name of a record in the folder ``results/`` of the repository, such as
+            ``"rope_shift"``, or the path of any record.
 
     Raises:
-        FileNotFoundError: If there is none; the message says what to run, or which name is meant.
-        ValueError: If a field is missing.
+        FileNotFoundError: If the record does not exist. The message says what to run, or suggests a
+            similar name.
+        ValueError: If the record lacks a required field.
     """
     path = RESULTS / f"{record}.json" if isinstance(record, str) else record
     if not path.exists():
-        raise FileNotFoundError(f"record: expected one that exists, got {path}. {_advice(path)}")
+        raise FileNotFoundError(
+            f"record must be the name or the path of an existing record, got {path}. "
+            f"{_advice(path)}"
+        )
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
     missing = {"command", "seeds", "hardware", "versions", "commit", "data"} - found.keys()
     if missing:
         raise ValueError(
-            f"{path.name} must have the fields {sorted(missing)} too, got {sorted(found)}"
+            f"record must have the fields {sorted(missing)}, got {path.name} with the fields "
+            f"{sorted(found)} only. Write records with write_record()."
         )
     return found
 
 
 def _advice(path: Path) -> str:
-    """Return what to do about a record that does not exist."""
+    """Return the advice of the error message for a record that does not exist."""
     if path.with_suffix(".py").exists():
         return f"Make it with python {path.with_suffix('.py')}."
     near = get_close_matches(path.stem, [p.stem for p in path.parent.glob("*.json")], n=1)
@@ -172,16 +183,17 @@ def _advice(path: Path) -> str:
 
 
 def gather(data: Mapping[str, Any], what: str, *by: str) -> dict[Any, Any]:
-    """Return what the runs of a study measured, by what their cells were told.
+    """Return one measure of all runs of a study, grouped by options of the cells.
 
     Args:
-        data: The data of the study's record.
-        what: The name of the measure; cells without it are left out.
-        *by: Names of one or more things that cells were told, the outermost first.
+        data: The entry ``data`` of the study's record.
+        what: Name of the measure. Cells without this measure are left out.
+        *by: Names of one or more options in the entry ``told`` of the cells, the outermost first.
 
     Returns:
-        ``{value: {next value: [one entry a seed]}}``, with a level for each name, and one more for
-        the keys of a measure that is a dictionary.
+        Nested dictionaries with one level per name in ``by``, whose keys are the values of this
+        option. The innermost entries are lists with one entry per seed. If the measure is a
+        dictionary, there is one more level with its keys.
     """
     found: dict[Any, Any] = {}
     for cell in data["cells"].values():
@@ -195,14 +207,20 @@ def gather(data: Mapping[str, Any], what: str, *by: str) -> dict[Any, Any]:
 
 
 def _columns(rows: Sequence[Any]) -> Any:
-    """Return dictionaries of the same keys as one, with a list of their entries for each key."""
+    """Return one dictionary with a list of the entries of all rows for each key.
+
+    If the rows are not dictionaries, they are returned unchanged.
+    """
     if not isinstance(rows[0], dict):
         return rows
     return {key: _columns([row[key] for row in rows]) for key in rows[0]}
 
 
 def _together(values: Sequence[Any]) -> Any:
-    """Return what all values are; where they differ, each of them, in one text."""
+    """Return the value that all values have, or a text with all different values.
+
+    Dictionaries are compared entry by entry.
+    """
     if isinstance(values[0], dict):
         keys = dict.fromkeys(key for value in values for key in value)
         return {key: _together([value.get(key) for value in values]) for key in keys}
@@ -211,7 +229,10 @@ def _together(values: Sequence[Any]) -> Any:
 
 
 def _commit(folder: Path) -> str:
-    """Return the commit of the checkout, marked when the tree differs from it but in records."""
+    """Return the commit of a checkout, with the suffix ``-dirty`` if tracked files have changed.
+
+    Changes of records do not count. Without git the result is ``"unknown"``.
+    """
 
     def git(*words: str) -> str:
         done = subprocess.run(
@@ -230,7 +251,7 @@ def _commit(folder: Path) -> str:
 
 
 def _processor() -> str:
-    """Return the processor's name."""
+    """Return the name of the processor."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text(encoding="utf8").splitlines():

@@ -1,4 +1,4 @@
-"""Sympy matrices for the derivations: exact where the rest of the package is numerical."""
+"""Sympy matrices, with which the book's derivations are checked exactly, not numerically."""
 
 from __future__ import annotations
 
@@ -12,28 +12,36 @@ Side: TypeAlias = Any
 
 
 def rotation(angle: sp.Expr) -> sp.Matrix:
-    """Return the 2 x 2 matrix that turns the plane by ``angle``, anticlockwise."""
+    """Return the 2 × 2 matrix that rotates the plane anticlockwise by ``angle``, in radians."""
     return sp.Matrix([[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]])
 
 
 def circulant(column: Sequence[sp.Expr]) -> sp.Matrix:
-    """Return the circulant matrix with the given first COLUMN: entry (i, j) is c[(i - j) mod d]."""
+    """Return the circulant matrix with the given first column.
+
+    Entry (i, j) is ``column[(i - j) % len(column)]``.
+    """
     size = len(column)
     return sp.Matrix(size, size, lambda i, j: column[(i - j) % size])
 
 
 def fourier_vector(size: int, index: int) -> sp.Matrix:
-    r"""Return the column with entries :math:`e^{2\pi\mathrm{i}\,jn/d}`, n from 0, unnormalised."""
+    r"""Return an eigenvector of all circulant matrices of one size, without normalisation.
+
+    Entry n of the column is :math:`e^{2\pi\mathrm{i}\,jn/d}`, where d is ``size`` and j is
+    ``index``.
+    """
     return sp.Matrix([sp.exp(2 * sp.pi * sp.I * index * n / size) for n in range(size)])
 
 
 def cancelled(product: sp.MatrixExpr, *orthogonal: sp.MatrixSymbol) -> sp.MatrixExpr:
-    r"""Return a product of matrix symbols with :math:`P^\top P` and :math:`PP^\top` left out.
+    r"""Return a product of matrix symbols, without the factors of orthogonal matrices that cancel.
 
-    It holds at every size.
+    For an orthogonal P these are the factors :math:`P^\top P` and :math:`PP^\top`. The result is
+    right for every size of the matrices.
 
     Args:
-        product: Made of ``sp.MatrixSymbol``.
+        product: Product of ``sp.MatrixSymbol``.
         *orthogonal: The symbols P that stand for orthogonal matrices.
     """
     known = sp.And(*map(sp.Q.orthogonal, orthogonal))
@@ -44,9 +52,9 @@ def cancelled(product: sp.MatrixExpr, *orthogonal: sp.MatrixSymbol) -> sp.Matrix
 
 
 def vanishes(expression: sp.Expr | sp.Matrix) -> bool:
-    """Tell whether an expression, or every entry of a matrix, simplifies to 0.
+    """Return whether an expression, or every entry of a matrix, simplifies to 0.
 
-    An expression that sympy cannot simplify counts as not vanishing.
+    If sympy cannot simplify an expression to 0, the result is False.
     """
     entries = expression if isinstance(expression, sp.MatrixBase) else [expression]
     return all(_is_zero(sp.sympify(entry)) for entry in entries)
@@ -60,31 +68,32 @@ def proves(
     wrong: Side,
     where: Mapping[str, Any] | None = None,
 ) -> None:
-    """Check that two sides are equal, that a mistake would show, and that the formula says so.
+    """Check that the two sides of a labelled equation are equal, and that a mistake would be found.
 
-    The two sides are those of a labelled formula, or of a step of its proof. A check that passes
-    for all sides proves nothing, so each proof has a wrong variant, which must differ.
+    A check that accepts every input proves nothing. So each proof has a wrong variant: the right
+    side with a sign, a factor or an index changed. The wrong variant must differ from the left
+    side.
 
     Args:
-        label: Label of the formula, ``"eq-something"``.
-        left: One side, made of definitions, code or other formulas.
-        right: The other side. It must be computed in another way than ``left``.
-        wrong: The right side with one mistake: a sign, a factor or an index changed.
+        label: Label of the equation, such as ``"eq-relative"``.
+        left: Left side, computed from definitions, code or other equations.
+        right: Right side, computed in another way than ``left``.
+        wrong: Right side with one mistake.
         where: The values of the names in the displayed formula, from the objects of the cell, see
             :mod:`lab.formulas`. The formula is read from the chapter and computed with these
             values. Default: None, the displayed formula is not read.
 
     Raises:
-        AssertionError: If the sides differ, if the wrong variant does not, or if the displayed
-            formula is false for the values.
+        AssertionError: If the two sides differ, if the wrong variant equals the left side, or if
+            the displayed formula is false for the values.
         ValueError: If the two sides are one matrix, which proves nothing.
     """
     if left is right and isinstance(left, sp.MatrixBase):
         raise ValueError(f"{label}: left and right must be computed in two ways, got one matrix")
     if not _equal(left, right):
-        raise AssertionError(f"{label}: the two sides differ: {left} and {right}")
+        raise AssertionError(f"right must equal left in {label}, got {right} and {left}")
     if not _differ(left, wrong) and _equal(left, wrong):
-        raise AssertionError(f"{label}: the wrong variant passes too: {wrong}")
+        raise AssertionError(f"wrong must differ from left in {label}, got {wrong}, which is equal")
     if where is not None:
         from lab.formulas import bind  # needs numpy and scipy, which the page does not load
 
@@ -101,7 +110,7 @@ def _equal(left: Side, right: Side) -> bool:
 
 
 def _differ(left: Side, wrong: Side) -> bool:
-    """Tell whether the sides differ at one point: seen sooner than that nothing simplifies."""
+    """Return whether the two sides differ at one point, which is faster than simplifying them."""
     if isinstance(left, sp.MatrixExpr) or isinstance(wrong, sp.MatrixExpr):
         return False
     if isinstance(left, sp.MatrixBase) and left.shape != getattr(wrong, "shape", None):

@@ -290,7 +290,7 @@ test_these_too = refusals(
     (lambda: TEXT(TOKENS, key_mask=MASK[..., :1]), "key_mask must have .* for each head"),
     (lambda: offsets.alias_gap(RoPE(8), torch.ones(4)), r"coord_dim = 1, .*offsets\[:, None\]"),
     (lambda: TEXT(TOKENS, torch.ones(4)), r"coord_dim\), got \(4,\). Write positions\[:, None\]"),
-    (lambda: properties.largest_difference(Q, X), r"b must broadcast .* of a, \(2, 2, 4, 8\), got"),
+    (lambda: properties.largest_difference(Q, X), r"b must have .* \(2, 2, 4, 8\) of a, got"),
     (lambda: properties.largest_difference(1.0, X), "TypeError: a must be a tensor of numbers"),
     (lambda: properties.largest_difference(X, X > 0), "TypeError: b must be .* got torch.bool"),
     (lambda: KeyShift(2)(Q, Q[0, :, :1]), r"before must .* \(2, 2, 1, 8\), .*got \(2, 1, 8\)"),

@@ -218,5 +218,5 @@ test_what_does_not_fit_is_named = refusals(
     (lambda: foldable(RoPE(D), torch.ones(D + 1), None), "norm_q must have 8 scales, .* got 9"),
     (lambda: foldable(RoPE(D, heads=2), None, torch.ones(3 * D)), "norm_k .* for 2 heads"),
     (lambda: foldable(RoPE(D), torch.ones(3 * D), torch.ones(2 * D)),
-     "norm_q must have scales for a multiple of 2 heads .* got scales for 3 heads"),
+     "norm_q must have scales .* a multiple of 2 heads, got scales for 3 heads"),
 )  # fmt: skip

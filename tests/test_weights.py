@@ -35,5 +35,5 @@ def test_an_embedding_that_is_also_the_readout_is_written_once():
 
 
 def test_weights_of_another_model_are_refused():
-    with pytest.raises(ValueError, match=r"text must hold the \d+ numbers of model, got \d+"):
+    with pytest.raises(ValueError, match=r"text must contain \d+ numbers .*, got \d+"):
         unpack(model(0, dim=32), packed(model(0)))

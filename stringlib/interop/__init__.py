@@ -2,7 +2,8 @@
 
 :class:`~stringlib.interop.adapters.RotaryTables` replaces the rotary module of a transformer.
 :class:`~stringlib.interop.adapters.Rotated` adds an encoder to the projections of a vision
-transformer. :func:`~stringlib.interop.adapters.load_encoders` loads the saved parameters of both.
+transformer. :func:`~stringlib.interop.adapters.load_encoders` loads the saved parameters of these
+two modules.
 :func:`~stringlib.interop.convert.to_layout` converts weights to another layout of the channel
 pairs. :func:`~stringlib.interop.convert.fold_qkv` merges the basis of an encoder into a projection.
 :func:`~stringlib.interop.fold_norms.fold_norms` merges the basis into projections that a norm

@@ -45,8 +45,8 @@ class RotaryTables(nn.Module):
     is the number of these channels.
 
     Args:
-        encoder: Rotary encoder with ``heads=1``; or a dictionary with such an encoder for each
-            layer type of the model.
+        encoder: Rotary encoder with ``heads=1``, or a dictionary with one rotary encoder with
+            ``heads=1`` for each layer type of the model.
         layout: Order of the columns of the tables, which has to be the order that the model uses:
 
             - ``"half"`` (default; Llama): all pairs, then all pairs again.
@@ -67,14 +67,15 @@ class RotaryTables(nn.Module):
             as in vision encoders.
         wide: If True, tables are float32 even if tokens have a narrower dtype (OLMo). If False
             (default), tables have the dtype of the tokens.
-        longer: Change of frequencies and scale for texts longer than in training:
-            :class:`~stringlib.encoders.scaling.Beyond` or
-            :class:`~stringlib.encoders.scaling.DynamicNTK`; or a dictionary with one for each
-            layer type. Default: no change.
+        longer: Change of frequencies and scale for texts longer than in training, a
+            :class:`~stringlib.encoders.scaling.Beyond` or a
+            :class:`~stringlib.encoders.scaling.DynamicNTK`. A dictionary has such a module for each
+            layer type; layer types that it lacks have no change. Default: no change.
         positions: Function that returns positions, ``(..., seq, coord_dim)``, for a model that does
             not pass ``position_ids``. The function is called with what the model passes instead,
             which is the image (DINOv3 of transformers), or the numbers of rows and columns (models
-            of timm, see :meth:`get_embed`). Default: ``position_ids`` are used.
+            of timm, see :meth:`get_embed`). Default: None, which means that the model passes
+            ``position_ids``.
 
     Raises:
         ValueError: If a layer type is unknown, a scale is not positive, an encoder has more than
@@ -107,15 +108,15 @@ class RotaryTables(nn.Module):
             require("encoder", each, RotaryEncoder)
             if each.heads != 1:
                 raise ValueError(
-                    "encoder must have heads=1 for tables, because the rotary module of a model "
-                    f"serves all heads, got heads={each.heads}. Use an encoder with heads=1."
+                    f"encoder must have heads=1 for tables, got heads={each.heads}. The rotary "
+                    "module of a model serves all heads. Use an encoder with heads=1."
                 )
             each._require_tables()
             if layout == "axes" and each.head_dim % (2 * each.coord_dim):
                 raise ValueError(
                     f"encoder must have a head_dim that is a multiple of {2 * each.coord_dim} for "
-                    f"layout 'axes', because each of the {each.coord_dim} coordinates has two "
-                    f"halves of equal size, got head_dim={each.head_dim}"
+                    f"layout 'axes', got head_dim={each.head_dim}. Each of the {each.coord_dim} "
+                    "coordinates has two halves of equal size."
                 )
         scales = _by_type("scale", scale, by_type, 1.0)
         for factor in scales.values():
@@ -133,21 +134,22 @@ class RotaryTables(nn.Module):
     def from_module(cls, rotary_emb: nn.Module) -> RotaryTables:
         """Return a replacement for a model's rotary module that gives the same cosines and sines.
 
-        The module is called at a few positions, with a short and with a long text. From its tables
-        the method finds the frequencies, the number of coordinates, the layout, the attention
-        factor, and a scaling that depends on the length of the text. The class of the module does
-        not matter. Other attributes that a model may read, such as ``config``, are copied.
+        The method calls the module at a few positions, with a short and with a long text. From its
+        tables the method finds the frequencies, the number of coordinates, the layout, the
+        attention factor, and a scaling that depends on the length of the text. The class of the
+        module does not matter. All other attributes that a model may read, such as ``config``, are
+        copied.
 
         Args:
             rotary_emb: Module to be replaced, which must not be on the meta device. It is called
                 with tokens and ``position_ids``. If its attribute ``rope_type`` is a dictionary,
-                whose keys are layer types, it is also called with each layer type.
+                the keys are the layer types, and the module is called with each of them.
 
         Raises:
-            ValueError: If the module does not return cosines and sines of positions, has learned
-                frequencies, has tables of different forms for different layer types, or is on the
-                meta device. Also if it raises an error for a long text, or changes frequencies for
-                long texts in another way than LongRoPE or dynamic NTK. The message names the class
+            ValueError: If the module is on the meta device, does not return cosines and sines of
+                positions, has learned frequencies, or has tables of different forms for different
+                layer types. Also if, for long texts, the module raises an error or changes its
+                frequencies in another way than LongRoPE or dynamic NTK. The message names the class
                 of the module.
 
         Example:
@@ -169,8 +171,8 @@ class RotaryTables(nn.Module):
             raise ValueError(
                 "rotary_emb must return tables of the same form for all layer types, got "
                 f"{type(rotary_emb).__name__} with {[tuple(each.form) for each in found]} (layout, "
-                "dimension of the coordinates, always float32). Build one RotaryTables for each "
-                "layer type."
+                "dimension of the coordinates, always float32). Write a module that calls another "
+                "RotaryTables for each layer type."
             )
 
         def by_type(things: Iterable[Any]) -> Any:
@@ -200,8 +202,9 @@ class RotaryTables(nn.Module):
         """Return cosines and sines in the form in which the model passes them to its layers.
 
         Args:
-            x: Tokens, or an image if the model passes it in their place. Only dtype and device are
-                used, unless ``positions`` is a function. This function is called with ``x``.
+            x: Tokens, or an image if the model passes an image in place of tokens. If ``positions``
+                is a function, it is called with ``x``. Otherwise only the dtype and the device of
+                ``x`` are used.
             position_ids: Positions. Not used if ``positions`` is a function. The shape is one of:
 
                 - ``(batch, seq)``; all coordinates of a position are then equal.
@@ -211,10 +214,14 @@ class RotaryTables(nn.Module):
             layer_type: Layer type whose encoder is used, if ``encoder`` is a dictionary.
 
         Returns:
-            ``(cos, sin)``, each ``(batch, seq, head_dim)``, in the dtype of ``x``, or float32 or
-            wider with ``wide=True``. With the layout ``"pairs"`` each has ``head_dim / 2`` columns.
-            With ``"complex"`` the result is one tensor, cos + i sin, with ``head_dim / 2`` columns,
-            complex64 or wider. If positions have no batch dimension, the tables have none.
+            The tables ``(cos, sin)``, each ``(batch, seq, head_dim)``, in the dtype of ``x``. With
+            ``wide=True`` their dtype is float32, or that of ``x`` if it is wider. With the layout
+            ``"pairs"`` each table has ``head_dim / 2`` columns. With the layout ``"complex"`` the
+            result is one tensor, cos + i sin, with ``head_dim / 2`` columns, complex64 or wider. If
+            positions have no batch dimension, the tables have none.
+
+        Raises:
+            ValueError: If the positions have another shape, or the layer type is unknown.
         """
         encoder, name = self._of(layer_type)
         positions = self._places(x, position_ids, encoder.coord_dim).to(x.device)
@@ -229,13 +236,13 @@ class RotaryTables(nn.Module):
         """Return sines and cosines side by side, as models of timm expect them from ``rope``.
 
         Args:
-            shape: Numbers of rows and columns of patches. ``positions`` is called with these two
-                numbers.
+            shape: Numbers of rows and columns of patches. The function ``positions`` is called with
+                these two numbers.
             dtype: Dtype of the result. Default: float32.
 
         Returns:
-            All sines, then all cosines, ``(seq, 2 * head_dim)``; with the layout ``"pairs"``,
-            ``(seq, head_dim)``.
+            All sines, then all cosines, ``(seq, 2 * head_dim)``. With the layout ``"pairs"`` the
+            shape is ``(seq, head_dim)``.
 
         Raises:
             ValueError: If ``positions`` was not given, or the layout is ``"complex"``.
@@ -248,8 +255,8 @@ class RotaryTables(nn.Module):
             )
         if self.layout == "complex":
             raise ValueError(
-                "layout must not be 'complex' for get_embed(), which returns sines and cosines "
-                "side by side, got 'complex'. Pass the layout of the model to RotaryTables, for "
+                "layout must not be 'complex' for get_embed(), got 'complex'. get_embed() returns "
+                "sines and cosines side by side. Pass the layout of the model to RotaryTables, for "
                 "example layout='interleaved'."
             )
         positions = self.positions(*shape).to(encoder.frequencies().device)
@@ -276,7 +283,7 @@ class RotaryTables(nn.Module):
         require_same_device("x", positions, "encoder", frequencies)
         if positions.shape[-1:] != (encoder.coord_dim,):
             raise ValueError(
-                f"positions must return shape (..., seq, {encoder.coord_dim}), got "
+                f"positions must return a tensor of shape (..., seq, {encoder.coord_dim}), got "
                 f"{tuple(positions.shape)}. The encoder has coord_dim={encoder.coord_dim}."
             )
         require_exact("position_ids" if self.positions is None else "positions", positions)
@@ -306,8 +313,8 @@ class RotaryTables(nn.Module):
             return position_ids.expand(axes, -1, -1).movedim(0, -1)
         wanted = "(batch, seq) or ({}, batch, seq)" if first else "(..., seq, {})"
         raise ValueError(
-            f"position_ids must have shape {wanted.format(axes)}, got {shape or None}. For a model "
-            "that does not pass position_ids, give RotaryTables a function positions."
+            f"position_ids must have shape {wanted.format(axes)}, got {shape or None}. If the "
+            "model does not pass position_ids, give RotaryTables a function as positions."
         )
 
 
@@ -326,7 +333,7 @@ def _by_type(name: str, given: Any, types: Collection[str], otherwise: Any) -> d
         name: Name of the argument, for an error message.
         given: Dictionary of the entries by layer type, or a single entry for all types.
         types: All layer types.
-        otherwise: Entry of the types that the dictionary ``given`` lacks.
+        otherwise: Entry of the layer types that the dictionary ``given`` lacks.
     """
     if [*types] == [""] or not isinstance(given, Mapping):
         return dict.fromkeys(types, given)
@@ -342,8 +349,8 @@ class Rotated(nn.Module):
 
     - One projection gives queries, keys and values, in this order. ``heads`` is then twice the
       number of attention heads, so that the values are not rotated.
-    - Queries and keys have separate projections. One module replaces each of the two, and both
-      modules have the same encoder.
+    - Queries and keys have separate projections. One module replaces the projection to queries,
+      another module replaces the projection to keys, and the two modules have the same encoder.
 
     Token n is rotated by the position in row n of ``positions``. A token at position 0, such as a
     class token, is not rotated. With ``CirculantSTRING(..., zero=True)`` all rotations are
@@ -366,15 +373,16 @@ class Rotated(nn.Module):
             then the next h, and so on. Use an encoder with ``heads=1`` if several query heads share
             a key head (grouped-query attention).
         positions: Positions of all tokens, ``(seq, coord_dim)``, or ``(batch, seq, coord_dim)`` if
-            images have different positions; or a function that computes positions from the tokens,
-            such as :class:`PatchPositions` or :class:`KeptPatches`. Positions are not in the
-            ``state_dict``, and stay exact when the model is converted to bfloat16.
-        heads: Number of heads of the output that are rotated, counted from the first. Default: all.
+            images have different positions. Alternatively a function that computes positions from
+            the tokens, such as :class:`PatchPositions` or :class:`KeptPatches`. Positions are not
+            in the ``state_dict``, and stay exact when the model is converted to bfloat16.
+        heads: Number of heads of the output that are rotated, counted from the first head. Default:
+            all heads.
 
     Attributes:
         linear: The projection.
         encoder: The encoder.
-        positions: The positions, in float64 if the device supports this dtype; None if a function
+        positions: The positions, in float64 if the device supports this dtype. None if a function
             computes the positions.
         heads: Number of rotated heads.
 
@@ -403,14 +411,16 @@ class Rotated(nn.Module):
         most, rest = divmod(linear.out_features, encoder.head_dim)
         if rest:
             raise ValueError(
-                f"linear must project to heads of {encoder.head_dim} channels, the head_dim of the "
-                f"encoder, got {linear.out_features} output channels, which is not a multiple"
+                f"linear must have a multiple of {encoder.head_dim} output channels, got "
+                f"{linear.out_features}. The encoder has head_dim={encoder.head_dim}. Pass an "
+                "encoder with the head_dim of the model."
             )
         heads = most if heads is None else heads
         if not 0 < heads <= most or heads % encoder.heads:
             raise ValueError(
-                f"heads must be a multiple of {encoder.heads}, the heads of the encoder, and at "
-                f"most {most}, the heads of linear (the default), got {heads}"
+                f"heads must be a positive multiple of {encoder.heads} and at most {most}, got "
+                f"{heads}. The encoder has {encoder.heads} heads, and linear has {most} heads "
+                "(the default)."
             )
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
         if isinstance(positions, Tensor) and positions.is_meta:
@@ -429,8 +439,8 @@ class Rotated(nn.Module):
     def weight(self) -> Tensor:
         """Weight of the projection, for models that compute with it instead of calling the module.
 
-        ``torch.nn.functional.linear`` with this weight returns rotated vectors. Other products with
-        it raise an error.
+        ``torch.nn.functional.linear`` with this weight returns rotated vectors. Any other product
+        with this weight raises an error.
         """
         turning = self.linear.weight.as_subclass(_RotaryWeight)
         turning.module = self
@@ -449,7 +459,7 @@ class Rotated(nn.Module):
             x: Tokens, ``(..., seq, channels)``.
 
         Returns:
-            ``(..., seq, linear.out_features)``.
+            The projections, ``(..., seq, linear.out_features)``.
         """
         return self._turn(x, self.linear(x))
 
@@ -473,7 +483,8 @@ class Rotated(nn.Module):
 
         The basis of the encoder is merged into a copy of the projection, and the new encoder has no
         basis. Queries and keys are then expressed in this basis, which cancels in their products,
-        :eq:`eq-fold`. If queries and keys have separate projections, both have to be folded.
+        :eq:`eq-fold`. If queries and keys have separate projections, fold the projection to
+        queries and the projection to keys.
 
         Raises:
             ValueError: If ``linear`` is not a plain linear layer, for example because its weight is
@@ -502,7 +513,7 @@ class Rotated(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotated:
         """Move the positions to the device of the module, without rounding them to its dtype.
 
-        In bfloat16 they would be rounded, because it has no odd integers above 256.
+        The dtype bfloat16 has no odd integers above 256, so it would round the positions.
         """
         super()._apply(fn, recurse)
         if self.positions is not None:
@@ -516,10 +527,10 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     """Load the parameters of :class:`RotaryTables` and :class:`Rotated` that were saved in a model.
 
     ``save_pretrained`` saves these parameters together with the model. But ``from_pretrained``
-    builds the original model, which does not contain these modules. It therefore does not load
-    their parameters and reports them as unexpected. The parameters of replaced projections are
-    reported as missing. Build the model, put in the same modules as before saving, and call this
-    function::
+    builds the original model, which does not contain these modules. Therefore ``from_pretrained``
+    does not load the parameters of these modules, and reports them as unexpected. It reports the
+    parameters of replaced projections as missing. Build the model, put in the same modules as
+    before saving, and call this function::
 
         model = LlamaForCausalLM.from_pretrained(directory)
         model.model.rotary_emb = RotaryTables(CirculantSTRING(128))
@@ -534,8 +545,8 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     Args:
         model: Model in which the modules have already been replaced. It is changed in place.
         directory: Directory that ``save_pretrained`` wrote, with safetensors files.
-        variant: Variant of the weights, the argument ``variant`` of ``from_pretrained``. Default:
-            the files without a variant in their name.
+        variant: Variant of the weights, as in the argument ``variant`` of ``from_pretrained``.
+            Default: None, which means the files without a variant in their name.
 
     Raises:
         ValueError: If the model contains neither a :class:`RotaryTables` nor a :class:`Rotated`, if
@@ -562,8 +573,9 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
         files = {*json.loads(index.read_text(encoding="utf8"))["weight_map"].values()}
     else:
         raise ValueError(
-            f"directory must hold {whole} or {index.name}, got {directory}. Pass the directory "
-            "that save_pretrained wrote, and the variant that it was given."
+            f"directory must contain {whole} or {index.name}, got {directory}, which has neither. "
+            "Pass the directory to which save_pretrained wrote safetensors files, and the same "
+            "variant as to save_pretrained."
         )
     for file in files:
         with safe_open(Path(directory, file), framework="pt") as tensors:
@@ -589,8 +601,9 @@ PRODUCTS |= {"__rmatmul__", "inner", "mv", "addmv", "dot"}
 class _RotaryWeight(Tensor):
     """Weight of a :class:`Rotated`, with which ``torch.nn.functional.linear`` rotates its result.
 
-    This holds for the whole weight. A part of the weight, and other products, raise an error,
-    because they would return vectors that are not rotated.
+    Only the whole weight can be used, and only in ``torch.nn.functional.linear``. A product with a
+    part of the weight, or any other product, raises an error, because it would return vectors that
+    are not rotated.
     """
 
     module: Rotated | None = None
@@ -606,18 +619,18 @@ class _RotaryWeight(Tensor):
             module = getattr(weight, "module", None)
             if module is None:
                 raise ValueError(
-                    "weight: this projection applies a rotary encoder and needs its whole weight, "
-                    f"got a slice or product of it with shape {tuple(weight.shape)}. Call the "
-                    "module instead of computing with its weight."
+                    "weight must be the whole weight of the projection, got a slice or product of "
+                    f"it with shape {tuple(weight.shape)}. This projection applies a rotary "
+                    "encoder. Call the module instead of computing with its weight."
                 )
             with torch._C.DisableTorchFunctionSubclass():
                 projected = nn.functional.linear(x, weight, given.get("bias"))
             return module._turn(x, projected)
         if getattr(function, "__name__", "") in PRODUCTS:
             raise ValueError(
-                "weight: this projection applies a rotary encoder, which only "
-                f"torch.nn.functional.linear does with its weight, got {function.__name__}. Call "
-                "the module instead of computing with its weight."
+                "weight must be used in torch.nn.functional.linear only, got the function "
+                f"{function.__name__}. This projection applies a rotary encoder, which no other "
+                "function does. Call the module instead of computing with its weight."
             )
         found = super().__torch_function__(function, types, args, kwargs)
         if function in SAME:
@@ -633,8 +646,9 @@ class LatestCall:
     the tensor that the first call since the last backward pass has stored.
 
     Attributes:
-        unknown: Error message before the first call.
-        mixed: Error message if calls with gradient checkpointing have stored different tensors.
+        unknown: Message of the error that is raised if no call has stored a tensor yet.
+        mixed: Message of the error that is raised during a backward pass with gradient
+            checkpointing, if several calls have stored different tensors.
     """
 
     unknown: str
@@ -677,8 +691,8 @@ class PatchPositions(LatestCall):
 
     Args:
         module: Embedding of the model.
-        argument: Name of the argument of the embedding's ``forward`` that contains the numbers of
-            rows and columns of each image, ``(batch, 2)``.
+        argument: Name of the argument of the embedding's ``forward`` that contains the number of
+            rows and the number of columns of each image, ``(batch, 2)``.
 
     Example:
         >>> class Embeddings(nn.Module):
@@ -692,8 +706,8 @@ class PatchPositions(LatestCall):
     """
 
     unknown = (
-        "the shapes of the images are unknown, because the embedding that was given to "
-        "PatchPositions has not been called yet. Call the whole model."
+        "module must have been called before its positions are needed, got no call of the "
+        "embedding that was given to PatchPositions. Call the whole model."
     )
     mixed = (
         "with gradient checkpointing, the images must have the same shapes in all calls of the "
@@ -719,6 +733,10 @@ class PatchPositions(LatestCall):
 
         Args:
             x: Tokens, ``(batch, seq, channels)``. Only their number and their device are used.
+
+        Raises:
+            ValueError: If the model has not been called yet. Also during a backward pass with
+                gradient checkpointing, if calls of the model had images of different shapes.
         """
         rows, columns = self._stored().to(x.device).unsqueeze(-1).unbind(1)
         index = torch.arange(x.shape[-2], device=x.device)
@@ -730,9 +748,9 @@ class KeptPatches(LatestCall):
     """Positions of the patches that a model keeps in training (patch dropout).
 
     A model of timm with ``patch_drop_rate`` drops random patches of each image in its module
-    ``patch_drop``. One hook on this module appends the number of each token to its channels.
-    Another hook splits this number off from the tokens that are kept. A call of this object returns
-    the positions of the kept tokens.
+    ``patch_drop``. One hook on this module appends the number of each token to the channels of the
+    token. Another hook splits the number off from the tokens that are kept. A call of this object
+    returns the positions of the kept tokens.
 
     Args:
         module: The module that drops patches. It gets tokens, ``(batch, seq, channels)``, and
@@ -756,8 +774,8 @@ class KeptPatches(LatestCall):
     """
 
     unknown = (
-        "the kept patches are unknown, because the module that was given to KeptPatches has not "
-        "been called yet. Call the whole model."
+        "module must have been called before its positions are needed, got no call of the module "
+        "that was given to KeptPatches. Call the whole model."
     )
     mixed = (
         "with gradient checkpointing, the model must be called once between two backward passes "
@@ -778,7 +796,8 @@ class KeptPatches(LatestCall):
         if x.ndim != 3 or x.shape[1] != count:
             raise ValueError(
                 f"positions must have one row for each token, got {count} rows for tokens of shape "
-                f"{tuple(x.shape)}, which is not (batch, {count}, channels)"
+                f"{tuple(x.shape)}. Pass the positions of all tokens before some are dropped. The "
+                "tokens must have shape (batch, seq, channels)."
             )
         if not module.training:
             return None
@@ -806,5 +825,9 @@ class KeptPatches(LatestCall):
 
         Args:
             x: Tokens, ``(batch, seq, channels)``. Only their device is used.
+
+        Raises:
+            ValueError: If the model has not been called yet. Also during a backward pass with
+                gradient checkpointing, if calls of the model kept different patches.
         """
         return self._stored().to(x.device)

@@ -25,10 +25,10 @@ def to_layout(
     In the layout ``"interleaved"``, a pair consists of the channels 2i and 2i + 1. In the layout
     ``"half"``, a pair consists of channel i and channel i + d/2, where d is the number of rotated
     channels. The function permutes the rows of each head. Convert the projections of queries and
-    keys, their biases, and the weights of the norms of queries and keys. A model with rotations of
-    the target layout then has the same logits, :eq:`eq-model-norm`. Values and the output
-    projection must not be converted. On a CPU, eager PyTorch rotates the interleaved layout faster
-    than the half layout.
+    keys, the biases of these projections, and the weights of the norms of queries and keys. A model
+    with rotations of the target layout then has the same logits, :eq:`eq-model-norm`. Values and
+    the output projection must not be converted. On a CPU, eager PyTorch rotates the interleaved
+    layout faster than the half layout.
 
     Args:
         weight: One of these weights:
@@ -41,15 +41,15 @@ def to_layout(
         head_dim: Number of channels of a head, at least 2.
         source: Present layout of the weight, ``"half"`` or ``"interleaved"``.
         target: Layout of the result, ``"half"`` or ``"interleaved"``.
-        pairs: Number of rotated pairs of a head, which are its first ``2 * pairs`` channels. The
-            other channels are not moved. Default: ``head_dim // 2``.
+        pairs: Number of rotated pairs of a head. The rotated pairs are the first ``2 * pairs``
+            channels of the head, and all later channels are not moved. Default: ``head_dim // 2``.
 
     Returns:
         A new weight, of the shape and dtype of ``weight``.
 
     Raises:
-        ValueError: If ``weight`` has more than two dimensions, if its number of rows is not a
-            positive multiple of ``head_dim``, if ``head_dim`` is 1, or if ``pairs`` is not from 1
+        ValueError: If ``weight`` does not have one or two dimensions, if its number of rows is not
+            a positive multiple of ``head_dim``, if ``head_dim`` is 1, or if ``pairs`` is not from 1
             to ``head_dim // 2``.
 
     Example:
@@ -64,7 +64,7 @@ def to_layout(
             f"got {tuple(weight.shape)}"
         )
     if head_dim < 2:
-        raise ValueError(f"head_dim must be at least 2 for a pair of channels, got {head_dim}")
+        raise ValueError(f"head_dim must be at least 2, got {head_dim}. A pair has two channels.")
     if pairs is None:
         pairs = head_dim // 2
     if not 0 < 2 * pairs <= head_dim:
@@ -87,11 +87,11 @@ def fold_qkv(
 ) -> None:
     """Merge an encoder's basis into a projection to queries, keys and values, in place.
 
-    After the projection, the model has to rotate queries and keys by ``encoder.folded(layout)``.
-    The rows of the projection that give the values do not change.
+    After the projection, the model has to rotate queries and keys by the encoder
+    ``encoder.folded(layout)``. The rows of the projection that give the values do not change.
 
     Args:
-        linear: Projection to queries, keys and values, one after the other, with
+        linear: Projection whose rows give first the queries, then the keys, then the values, with
             ``(heads + 2 * kv_heads) * head_dim`` rows. Its bias, if any, is folded as well.
         encoder: Rotary encoder whose basis is merged.
         heads: Number of query heads.
@@ -101,10 +101,10 @@ def fold_qkv(
             layout of the encoder.
 
     Raises:
-        ValueError: If ``linear`` has another number of rows, or is more than a product with its
-            weight (hooks, a parametrisation, an adapter, a quantised weight). Also if the number of
-            heads of the encoder is neither 1 nor ``heads``, or is not 1 although ``kv_heads``
-            differs from ``heads``.
+        ValueError: If ``linear`` has another number of rows. Also if it does more than a product
+            with its weight, because it has hooks, a parametrisation, an adapter or a quantised
+            weight. Also if the encoder has several heads, and ``heads`` is another number or
+            ``kv_heads`` differs from ``heads``.
 
     Example:
         >>> from stringlib import CirculantSTRING
@@ -115,15 +115,15 @@ def fold_qkv(
     kv_heads = heads if kv_heads is None else kv_heads
     if encoder.heads != 1 and heads != kv_heads:
         raise ValueError(
-            f"encoder must have heads=1 for {heads} query heads and {kv_heads} key heads, "
-            f"because several query heads share a key head, got heads={encoder.heads}"
+            f"encoder must have heads=1 for {heads} query heads and {kv_heads} key heads, got "
+            f"heads={encoder.heads}. Query heads that share a key head need the same rotation."
         )
     sizes = [count * encoder.head_dim for count in (heads, kv_heads, kv_heads)]
     if linear.out_features != sum(sizes):
         raise ValueError(
-            f"linear must have {sum(sizes)} rows (queries of {heads} heads, keys and values of "
-            f"{kv_heads} heads, {encoder.head_dim} channels each), got {linear.out_features}. Pass "
-            "heads and kv_heads of the model, and an encoder with its head_dim."
+            f"linear must have {sum(sizes)} rows for {heads} query heads, {kv_heads} key heads and "
+            f"{kv_heads} value heads of {encoder.head_dim} channels, got {linear.out_features}. "
+            "Pass heads and kv_heads of the model, and an encoder with the head_dim of the model."
         )
     for parameter in (linear.weight, linear.bias):
         if parameter is not None:

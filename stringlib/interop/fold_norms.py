@@ -30,8 +30,8 @@ class Folded(NamedTuple):
     """Result of :func:`fold_norms`: an encoder without basis, and new weights for a model.
 
     Attributes:
-        encoder: Encoder to use after the norms. Its frequencies are the same up to the signs of
-            planes, and it has no basis.
+        encoder: Encoder to use after the norms. It has no basis. Its frequencies are those of the
+            original encoder, except that the frequencies of a plane may have the opposite sign.
         turn_q: Orthogonal matrices, ``(heads, head_dim, head_dim)``. Multiply the query projection
             of each head by its matrix from the left.
         turn_k: Orthogonal matrices, ``(kv_heads, head_dim, head_dim)``. Multiply the key projection
@@ -64,9 +64,11 @@ def foldable(
     r"""Return whether an encoder's basis can be folded into projections that norms follow.
 
     The answer depends on the learned scales of the norms, so each layer of a model has to be
-    checked. Folding is possible if the same rotations have a basis :math:`P'` such that
-    :math:`P'^\top \Gamma = \Gamma' O` for both norms, where O is orthogonal and :math:`\Gamma'` is
-    diagonal. O is then merged into the projection, and :math:`\Gamma'` replaces the scales.
+    checked. Let :math:`\Gamma` be the diagonal matrix of the scales of a norm. Folding is possible
+    if the encoder's rotations have a basis :math:`P'` such that
+    :math:`P'^\top \Gamma = \Gamma' O` for each of the two norms, where O is orthogonal and
+    :math:`\Gamma'` is diagonal. O is then merged into the projection, and :math:`\Gamma'` replaces
+    the scales.
 
     The conditions on :math:`\Gamma` are:
 
@@ -89,9 +91,9 @@ def foldable(
         norm_k: Norm of the keys, in one of the same forms.
 
     Returns:
-        True if the basis can be folded. False if it cannot, or if a module does more than divide by
-        a length and multiply by scales (LayerNorm subtracts a mean), does not accept the test
-        vectors, or has hooks or a parametrisation.
+        True if the basis can be folded. False if it cannot. The result is also False if a module
+        does more than divide by a length and multiply by scales (LayerNorm subtracts a mean), does
+        not accept the test vectors, or has hooks or a parametrisation.
 
     Raises:
         ValueError: If the number of scales does not fit ``head_dim`` or the heads, or a scale is
@@ -114,7 +116,7 @@ def fold_norms(
     norm_q: nn.Module | Floats[Tensor, "...q"] | None,
     norm_k: nn.Module | Floats[Tensor, "...k"] | None,
 ) -> Folded:
-    """Fold an encoder's basis through the norms of queries and keys.
+    """Fold an encoder's basis into projections that norms follow, and return the new weights.
 
     The result has five parts. A model keeps its logits with these three changes:
 
@@ -125,8 +127,12 @@ def fold_norms(
 
     Args:
         encoder: Rotary encoder whose basis is to be folded.
-        norm_q: Norm of the queries: a module, or its scales, ``(head_dim,)`` or
-            ``(heads * head_dim,)``, or None for a norm without scales.
+        norm_q: Norm of the queries, as one of:
+
+            - the module, whose scales are found by applying it to test vectors;
+            - its scales, ``(head_dim,)``, or ``(heads * head_dim,)`` for all heads in a row;
+            - None for a norm without scales.
+
         norm_k: Norm of the keys, in one of the same forms.
 
     Returns:
@@ -160,7 +166,9 @@ def fold_norms(
 
 
 def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
-    """Return the scales of a norm, ``(heads, head_dim)``; None if it does more than scale.
+    """Return the scales of a norm, ``(heads, head_dim)``; None if it does more than a norm may.
+
+    A norm may only divide by a length and multiply by scales.
 
     ``heads`` is 1 for a norm that is the same for all heads.
     """
@@ -180,7 +188,9 @@ def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
     if found is None:
         return None
     if found.numel() % d:
-        raise ValueError(f"{name} must have {d} scales, or {d} for each head, got {found.numel()}")
+        raise ValueError(
+            f"{name} must have {d} scales, or {d} scales for each head, got {found.numel()} scales"
+        )
     if not found.isfinite().all():
         raise ValueError(f"{name} must have finite scales, got inf or nan")
     return found.view(-1, d)
@@ -224,13 +234,13 @@ def _fold(encoder: RotaryEncoder, norm_q: Norm, norm_k: Norm) -> Folded | None:
     count = max(encoder.heads, len(k))
     if len(k) not in (1, count) or (encoder.heads not in (1, count)):
         raise ValueError(
-            f"norm_k must have scales for one head or for {encoder.heads} heads, as many as the "
-            f"encoder has, got scales for {len(k)} heads"
+            f"norm_k must have scales for one head or for {encoder.heads} heads, got scales for "
+            f"{len(k)} heads. The encoder has {encoder.heads} heads."
         )
     if len(q) % count and len(q) != 1:
         raise ValueError(
-            f"norm_q must have scales for a multiple of {count} heads or for one head, because "
-            f"encoder or norm_k has {count} heads, got scales for {len(q)} heads"
+            f"norm_q must have scales for one head or for a multiple of {count} heads, got scales "
+            f"for {len(q)} heads. The encoder or norm_k has {count} heads."
         )
     q = q.view(count if len(q) > 1 else 1, -1, encoder.head_dim).expand(count, -1, -1)
     k = k.expand(count, -1)

@@ -1,11 +1,11 @@
 """Find the frequencies and the table layout of another library's rotary module by calling it.
 
 A rotary module returns cosines and sines of positions. Its output after a small step along each
-coordinate gives its frequencies, which are then replaced by the equal numbers in its buffers, if
-there are any. The ways to pass positions and to order the columns of the tables are tried one after
-the other. Each way is compared with the module at other positions. The first way that agrees at all
-of them is used. If no way agrees, an error names the class of the module. This file does not import
-the other libraries.
+coordinate gives its frequencies. If the module stores numbers that are equal to these frequencies
+up to rounding, the stored numbers are used. The ways to pass positions and to order the columns of
+the tables are tried one after the other. Each way is compared with the module at further positions.
+The first way that agrees at all these positions is used. If no way agrees, an error names the class
+of the module. This file does not import the other libraries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ A pair of frequency below 64π rotates by less than half a turn in one step. The
 two, so products with it are exact.
 """
 CLOSE = 1e-5
-"""Largest difference of two tables that counts as rounding.
+"""Largest difference of two tables that counts as a rounding error.
 
 The rounding errors of float32 angles at positions up to 8 are smaller.
 """
@@ -44,7 +44,7 @@ BY_HAND = (
 
 
 class Way(NamedTuple):
-    """A way to pass positions to a rotary module.
+    """Way to pass positions to a rotary module.
 
     Attributes:
         coord_dim: Number of coordinates of a position.
@@ -109,13 +109,13 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
 
     Args:
         module: Rotary module. It is called with tokens and positions, and also with
-            ``layer_type`` unless that is None.
-        layer_type: Layer type, for a module that has several. Default: None.
+            ``layer_type`` if this is not None.
+        layer_type: Layer type, for a module that has several layer types. Default: None.
 
     Raises:
         ValueError: If the module is on the meta device, does not return cosines and sines of
-            positions, has learned frequencies, or raises an error or changes its frequencies in an
-            unknown way for long texts.
+            positions, or has learned frequencies. Also if, for long texts, it raises an error or
+            changes its frequencies in another way than LongRoPE or dynamic NTK.
     """
     kind, error = type(module).__name__, "none of its calls raised an error"
     if any(each.is_meta for each in module.buffers()):
@@ -155,8 +155,8 @@ class _Asked(NamedTuple):
         """Return form, encoder and scale of the module; None if no encoder has the same tables.
 
         Args:
-            last: Position of the last token of the text with which the module is called. It
-                determines the length of the text. Default: 0.
+            last: Last position of the text with which the module is called. Some modules choose
+                their frequencies by the length of the text, which is ``last`` + 1. Default: 0.
         """
         axes = self.way.coord_dim
         module = copy.deepcopy(self.module).cpu()
@@ -236,8 +236,9 @@ class _Asked(NamedTuple):
 
     def _unknown(self, kind: str) -> ValueError:
         return ValueError(
-            "rotary_emb must use the same frequencies for all lengths, LongRoPE or dynamic NTK "
-            f"scaling, got {type(self.module).__name__} with rope_type={kind!r}. {BY_HAND}"
+            "rotary_emb must keep its frequencies in long texts, or change them by LongRoPE or "
+            f"dynamic NTK, got {type(self.module).__name__} with rope_type={kind!r}, which does "
+            f"neither. {BY_HAND}"
         )
 
     def _answer(self, module: nn.Module, positions: Tensor, dtype: torch.dtype) -> Any:
@@ -256,10 +257,10 @@ def _head_dim(module: nn.Module) -> float:
 
 
 def _exact(measured: Tensor, module: nn.Module) -> Tensor:
-    """Replace measured numbers by the nearest numbers that the module stores, up to sign.
+    """Return measured numbers, replaced by the nearest numbers that the module stores, up to sign.
 
-    These are the numbers in its buffers and attributes. A measured number stays unchanged if no
-    stored number is within a relative distance of ``CLOSE``.
+    The module stores numbers in its buffers and attributes. If no stored number is within a
+    relative distance of ``CLOSE``, the measured number stays unchanged.
     """
     held = [torch.tensor([0.0])]
     for each in (*module.buffers(), *vars(module).values()):
@@ -288,7 +289,7 @@ def _one_a_pair(table: Tensor, coord_dim: int) -> tuple[Tables, Tensor]:
 
 
 def _same(found: Found, frequencies: Tensor, scale: float) -> bool:
-    """Return whether the result of ``found`` has given frequencies and scale, up to rounding."""
+    """Return whether a :class:`Found` has given frequencies and scale, up to rounding."""
     own, wanted = found.encoder.frequencies(), widen(frequencies)
     if own.shape != wanted.shape or abs(found.scale - scale) > CLOSE:
         return False

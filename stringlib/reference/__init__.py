@@ -1,10 +1,10 @@
 """Reference implementations of the published algorithms: slow, plain, and independent.
 
 The functions follow the published formulas line by line, in float64 unless their docstring says
-otherwise. They share no code with the rest of the package, because a comparison of the two could
-not find a mistake in a common helper. Reference functions call each other for a few common steps,
-such as the sum over pairs of tokens, the recurrence over tokens, and the rotation of a pair of
-channels.
+otherwise. They share no code with the rest of the package. Otherwise a comparison of a reference
+function with the package could not find a mistake in the shared code. Reference functions call each
+other for a few common steps, such as the sum over pairs of tokens, the recurrence over tokens, and
+the rotation of a pair of channels.
 """
 
 from stringlib.reference.absolute import (

@@ -18,20 +18,21 @@ from stringlib.reference.linear import cosine_attention
 def softmax_attention(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, causal: bool = False
 ) -> Tensor:
-    r"""Return softmax attention, :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V`.
+    r"""Return the softmax attention of all queries, with an optional bias on the logits.
 
-    This is equation :eq:`eq-bias-softmax`. Without a bias and without a causal mask the function is
-    permutation equivariant, equation :eq:`eq-perm-equivariant`: permuting the tokens permutes the
-    outputs in the same way.
+    The outputs are :math:`\operatorname{softmax}(QK^\top/\sqrt d + B)\,V`, equation
+    :eq:`eq-bias-softmax`. Without a bias and without a causal mask the function is permutation
+    equivariant: permuting the tokens permutes the outputs in the same way, equation
+    :eq:`eq-perm-equivariant`.
 
     Args:
-        q: Queries, ``(heads, seq, d)``.
-        k: Keys, ``(heads, keys, d)``.
-        v: Values, ``(heads, keys, d_v)``.
-        bias: B, added to the scaled logits, ``(heads, seq, keys)``. Default: no bias.
-        causal: If True, a query attends only to keys up to its own position. The n queries belong
-            to the last n of the keys' tokens, so the last query attends to all keys. Default:
-            False.
+        q: Queries Q, ``(heads, seq, d)``.
+        k: Keys K, ``(heads, keys, d)``.
+        v: Values V, ``(heads, keys, d_v)``.
+        bias: Bias B, which is added to the scaled logits, ``(heads, seq, keys)``. Default: no bias.
+        causal: If True, a query attends only to keys up to its own position. The n queries then
+            belong to the last n of the keys' tokens, so the last query attends to all keys.
+            Default: False.
 
     Returns:
         Outputs of the heads, float64, ``(heads, seq, d_v)``.
@@ -57,11 +58,14 @@ def softmax_attention(
 
 
 def gate(y: Tensor, x: Tensor, w_theta: Tensor) -> Tensor:
-    r"""Return the gated output of one head, :math:`Y \odot \sigma(X W_\theta)`, :eq:`eq-gate`.
+    r"""Return the output of one head, multiplied by an output gate, equation :eq:`eq-gate`.
+
+    The gated output is :math:`Y \odot \sigma(X W_\theta)` with the logistic function
+    :math:`\sigma`.
 
     Args:
-        y: Y, the output of the head, ``(seq, d_v)``.
-        x: X, the input of the layer, ``(seq, dim)``.
+        y: Output Y of the head, ``(seq, d_v)``.
+        x: Input X of the layer, ``(seq, dim)``.
         w_theta: Gate projection :math:`W_\theta`. With shape ``(dim, d_v)`` each channel of the
             head has its own gate (elementwise). With shape ``(dim, 1)`` all channels of the head
             have the same gate (headwise).
@@ -95,6 +99,10 @@ def c_cosgate(
 ) -> Tensor:
     r"""Return the output of a C-CosGate layer, equation :eq:`eq-c-cosgate`.
 
+    The layer is linear attention with circulant FAVOR+ features, a cosine position weight, and a
+    gate that multiplies the output of each head. Queries and keys are divided by :math:`d^{1/4}`
+    before their features are computed.
+
     Tokens are rows, so matrices multiply from the right: :math:`q_i = x_i W_q`. The queries of
     head h are the columns h·d to h·d + d − 1 of this product. Keys and values are split into heads
     in the same way.
@@ -108,9 +116,10 @@ def c_cosgate(
         w_theta: Gate projection, ``(dim, heads * d)`` for an elementwise gate, or
             ``(dim, heads)`` for a headwise gate.
         r: First column of the circulant matrix of each head, ``(heads, d)``.
-        s: Signs by which each head multiplies its channels before the circulant matrix,
-            ``(heads, d)``.
-        horizon: Horizon M of the cosine weight :math:`\cos(\pi(i-j)/2M)`, in tokens.
+        s: Signs by which each head multiplies the channels before it applies its circulant
+            matrix, ``(heads, d)``.
+        horizon: Horizon M, in tokens, of the cosine weight :math:`\cos(\pi(i-j)/2M)` of query i and
+            key j.
         causal: If True, token i attends only to the tokens 0 … i. Default: False.
 
     Returns:

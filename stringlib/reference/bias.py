@@ -12,10 +12,11 @@ from torch import Tensor
 def _fill(
     heads: int, num_queries: int, num_keys: int, offset: int, bias: Callable[[int, int], float]
 ) -> Tensor:
-    """Return bias(head, t − s) for all heads, queries at positions t and keys at positions s.
+    """Return the biases of all heads, queries and keys, computed entry by entry.
 
-    Queries are at t = ``offset``, ``offset + 1``, … and keys at s = 0, 1, … The result is float64,
-    ``(heads, num_queries, num_keys)``.
+    The entry of a query at position t and a key at position s is ``bias(head, t - s)``. Queries are
+    at the positions ``offset``, ``offset + 1``, … and keys at the positions 0, 1, … The result is
+    float64, ``(heads, num_queries, num_keys)``.
     """
     out = torch.zeros(heads, num_queries, num_keys, dtype=torch.float64)
     for head in range(heads):
@@ -50,7 +51,10 @@ def alibi_slopes(heads: int) -> list[float]:
 
 
 def alibi_bias(heads: int, num_queries: int, num_keys: int, offset: int = 0) -> Tensor:
-    r"""Return the biases :math:`-m_h |t - s|` of ALiBi, equation :eq:`eq-bias-alibi`.
+    r"""Return the ALiBi bias of each head, query and key, equation :eq:`eq-bias-alibi`.
+
+    The bias of head h for a query at position t and a key at position s is :math:`-m_h |t - s|`,
+    where :math:`m_h` is the slope that :func:`alibi_slopes` returns for this head.
 
     Args:
         heads: Number of heads.
@@ -59,7 +63,7 @@ def alibi_bias(heads: int, num_queries: int, num_keys: int, offset: int = 0) -> 
         offset: Position of the first query. Default: 0.
 
     Returns:
-        float64, ``(heads, num_queries, num_keys)``.
+        The biases, float64, ``(heads, num_queries, num_keys)``.
     """
     slopes = alibi_slopes(heads)
     return _fill(heads, num_queries, num_keys, offset, lambda h, delta: -slopes[h] * abs(delta))
@@ -77,7 +81,7 @@ def t5_bucket(
     exponentially.
 
     Args:
-        relative_position: Position of the key minus position of the query, as in T5.
+        relative_position: Position of the key minus position of the query.
         num_buckets: Number of buckets. Default: 32.
         max_distance: Upper end of the logarithmic scale. Distances of at least ``max_distance``
             are in the last bucket. Because of rounding down, this bucket also contains some
@@ -85,6 +89,9 @@ def t5_bucket(
         bidirectional: If True (default), half of the buckets are for keys after the query. If
             False, all keys after the query are in bucket 0, together with the key at the position
             of the query.
+
+    Returns:
+        The index of the bucket, from 0 to ``num_buckets - 1``.
 
     Source:
         Raffel et al. 2020, section 2.1 and their code.
@@ -112,7 +119,7 @@ def t5_bias(
     max_distance: int = 128,
     bidirectional: bool = True,
 ) -> Tensor:
-    r"""Return the T5 bias of each query and key, equation :eq:`eq-bias-t5`.
+    r"""Return the T5 bias of each head, query and key, equation :eq:`eq-bias-t5`.
 
     Args:
         table: Learned bias of each bucket and head, ``(num_buckets, heads)``.
@@ -124,7 +131,7 @@ def t5_bias(
             False, all keys after the query are in bucket 0.
 
     Returns:
-        float64, ``(heads, num_queries, num_keys)``.
+        The biases, float64, ``(heads, num_queries, num_keys)``.
     """
     buckets, heads = table.shape
 
@@ -137,7 +144,9 @@ def t5_bias(
 def kerple_log_bias(
     r1: Tensor, r2: Tensor, num_queries: int, num_keys: int, offset: int = 0
 ) -> Tensor:
-    r"""Return the biases :math:`-r_1 \log(1 + r_2 |t - s|)` of KERPLE, :eq:`eq-bias-kerple`.
+    r"""Return the logarithmic KERPLE bias of each head, query and key, :eq:`eq-bias-kerple`.
+
+    The bias of a query at position t and a key at position s is :math:`-r_1 \log(1 + r_2 |t - s|)`.
 
     Args:
         r1: :math:`r_1 > 0` of each head, ``(heads,)``.
@@ -147,7 +156,7 @@ def kerple_log_bias(
         offset: Position of the first query. Default: 0.
 
     Returns:
-        float64, ``(heads, num_queries, num_keys)``.
+        The biases, float64, ``(heads, num_queries, num_keys)``.
 
     Source:
         Chi et al. 2022, the logarithmic variant.
@@ -161,7 +170,9 @@ def kerple_log_bias(
 def kerple_power_bias(
     r1: Tensor, r2: Tensor, num_queries: int, num_keys: int, offset: int = 0
 ) -> Tensor:
-    r"""Return the biases :math:`-r_1 |t - s|^{r_2}` of KERPLE, equation :eq:`eq-bias-kerple`.
+    r"""Return the power-law KERPLE bias of each head, query and key, :eq:`eq-bias-kerple`.
+
+    The bias of a query at position t and a key at position s is :math:`-r_1 |t - s|^{r_2}`.
 
     Args:
         r1: :math:`r_1 > 0` of each head, ``(heads,)``.
@@ -171,7 +182,7 @@ def kerple_power_bias(
         offset: Position of the first query. Default: 0.
 
     Returns:
-        float64, ``(heads, num_queries, num_keys)``.
+        The biases, float64, ``(heads, num_queries, num_keys)``.
 
     Source:
         Chi et al. 2022, the power variant.

@@ -1,7 +1,8 @@
 """Reference implementation of Cayley-STRING, and of two wrong forms of it.
 
-One wrong form applies the orthogonal matrix after RoPE. The other applies it to all heads at once.
-Everything is computed in float64, by plain loops that solve one linear system per token.
+The first wrong form applies the orthogonal matrix after RoPE. The second wrong form applies one
+orthogonal matrix to the channels of all heads together. Everything is computed in float64, by plain
+loops that solve one linear system per token.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def build_skew_symmetric(param_vec: Tensor, d_model: int) -> Tensor:
     """
     if param_vec.shape != (d_model * (d_model - 1) // 2,):
         raise ValueError(
-            f"param_vec must have the shape ({d_model * (d_model - 1) // 2},) for d_model "
-            f"{d_model}, got {tuple(param_vec.shape)}"
+            f"param_vec must have shape ({d_model * (d_model - 1) // 2},) for d_model={d_model}, "
+            f"got {tuple(param_vec.shape)}"
         )
     pairs = [(i, j) for i in range(d_model) for j in range(i + 1, d_model)]
     index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2)
@@ -48,10 +49,10 @@ def make_sparse_mask(d_model: int, f: float) -> Tensor:
         f d(d − 1)/2, rounded.
 
     Raises:
-        ValueError: If f is not between 0 and 1.
+        ValueError: If ``f`` is less than 0 or greater than 1.
     """
     if not 0 <= f <= 1:
-        raise ValueError(f"f must be between 0 and 1, got {f}")
+        raise ValueError(f"f must be from 0 to 1, got {f}")
     pairs = [(i, j) for i in range(d_model) for j in range(i + 1, d_model)]
     order = torch.randperm(len(pairs))[: round(f * len(pairs))]
     chosen = [pairs[n] for n in sorted(order.tolist())]
@@ -71,11 +72,12 @@ def build_sparse_skew_symmetric(param_vec: Tensor, chosen_indices: Tensor, d_mod
         S, float64, ``(d, d)``.
 
     Raises:
-        ValueError: If ``param_vec`` and ``chosen_indices`` do not have these shapes with one K.
+        ValueError: If ``param_vec`` and ``chosen_indices`` do not have the shapes ``(K,)`` and
+            ``(K, 2)`` with the same K.
     """
     if param_vec.ndim != 1 or tuple(chosen_indices.shape) != (len(param_vec), 2):
         raise ValueError(
-            "param_vec must have the shape (K,) and chosen_indices the shape (K, 2), "
+            "param_vec and chosen_indices must have shapes (K,) and (K, 2) with the same K, "
             f"got {tuple(param_vec.shape)} and {tuple(chosen_indices.shape)}"
         )
     skew = torch.zeros(d_model, d_model, dtype=torch.float64)
@@ -86,16 +88,17 @@ def build_sparse_skew_symmetric(param_vec: Tensor, chosen_indices: Tensor, d_mod
 
 
 def cayley_apply(S: Tensor, h: Tensor) -> Tensor:
-    r"""Multiply each token h by a Cayley transform, :math:`(I - S)(I + S)^{-1} h`.
+    r"""Multiply each token by the Cayley transform of a skew-symmetric matrix.
 
-    This is equation :eq:`eq-cayley-transform`. One linear system is solved per token.
+    The result for a token h is :math:`(I - S)(I + S)^{-1} h`, equation :eq:`eq-cayley-transform`.
+    One linear system is solved per token.
 
     Args:
         S: Skew-symmetric matrix, ``(d, d)``.
         h: Tokens, ``(..., d)``.
 
     Returns:
-        float64, of the shape of ``h``.
+        The products, float64, of the shape of ``h``.
     """
     S, eye = S.double(), torch.eye(S.shape[-1], dtype=torch.float64)
     tokens = []
@@ -108,9 +111,10 @@ def cayley_apply(S: Tensor, h: Tensor) -> Tensor:
 def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Tensor:
     r"""Encode queries or keys of one head by Cayley-STRING.
 
-    The result is :math:`\mathrm{RoPE}(\Omega r)\,P^\top x`, equation :eq:`eq-cayley-before`. The
-    orthogonal matrix :math:`P^\top` is applied before the rotations. The scores then depend on P.
-    They depend on positions only through their difference.
+    The result is :math:`\mathrm{RoPE}(\Omega r)\,P^\top x`, equation :eq:`eq-cayley-before`. First
+    the orthogonal matrix :math:`P^\top` is applied, then :math:`\mathrm{RoPE}(\Omega r)` rotates
+    each pair of channels. In this order the scores depend on P. On the positions of query and key
+    they depend only through the difference.
 
     Args:
         x: Queries or keys, ``(..., seq, d)``.
@@ -120,7 +124,7 @@ def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Ten
             unit of position, ``(d // 2, coord_dim)``.
 
     Returns:
-        float64, of the shape of ``x``.
+        The encoded vectors, float64, of the shape of ``x``.
 
     Source:
         Schenck et al. 2025, theorem 3.4 and Cayley-STRING.
@@ -130,9 +134,10 @@ def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Ten
 
 
 def cayley_after_rope(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Tensor:
-    r"""Encode queries or keys of one head with an orthogonal matrix after RoPE, the wrong order.
+    r"""Encode queries or keys of one head by RoPE, then an orthogonal matrix (the wrong order).
 
-    The result is :math:`U\,\mathrm{RoPE}(\Omega r)\,x`. The matrix U is orthogonal and the same for
+    The result is :math:`U\,\mathrm{RoPE}(\Omega r)\,x`. First :math:`\mathrm{RoPE}(\Omega r)`
+    rotates each pair of channels, then U is applied. The matrix U is orthogonal and the same for
     queries and keys. Therefore U cancels in every score, and the scores are those of RoPE alone,
     :eq:`eq-cayley-after`. This wrong form exists to demonstrate the failure.
 
@@ -144,7 +149,7 @@ def cayley_after_rope(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) ->
             unit of position, ``(d // 2, coord_dim)``.
 
     Returns:
-        float64, of the shape of ``x``.
+        The encoded vectors, float64, of the shape of ``x``.
     """
     return cayley_apply(S, _turn(x.double(), positions, omega))
 
@@ -152,7 +157,7 @@ def cayley_after_rope(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) ->
 def cayley_before_split(
     x: Tensor, positions: Tensor, S: Tensor, omega: Tensor, heads: int
 ) -> Tensor:
-    r"""Rotate all D channels, multiply by a D × D Cayley transform, and only then split into heads.
+    r"""Encode all heads by RoPE and one Cayley transform of all channels, then split into heads.
 
     The Cayley transform mixes channels of different heads after their rotation. The scores of a
     single head therefore depend on more than the difference of positions. This wrong form
@@ -167,22 +172,22 @@ def cayley_before_split(
         heads: Number of heads; must divide D.
 
     Returns:
-        float64, ``(..., heads, seq, D // heads)``.
+        The encoded vectors of each head, float64, ``(..., heads, seq, D // heads)``.
     """
     whole = cayley_after_rope(x, positions, S, omega)
     return whole.unflatten(-1, (heads, -1)).transpose(-3, -2)
 
 
 def _turn(x: Tensor, positions: Tensor, omega: Tensor) -> Tensor:
-    """Rotate the channel pairs of each token by frequency times position, summed over coordinates.
+    """Rotate each pair of channels by its frequencies times the position, summed over coordinates.
 
-    Pair i of token n is rotated by the angle Σ_k Ω_ik r_nk. Channels after the last pair, if any,
-    are not rotated.
+    Pair i of the token at position r is rotated by the angle Σ_k Ω_ik r_k. Channels after the last
+    pair, if any, are not rotated.
 
     Args:
         x: Queries or keys, ``(..., seq, d)``.
         positions: Position r of each token, ``(seq, coord_dim)``.
-        omega: Frequencies Ω of each pair, ``(d // 2, coord_dim)``.
+        omega: Frequencies Ω of each pair along each coordinate, ``(d // 2, coord_dim)``.
     """
     rotated, rest = x.tensor_split([2 * len(omega)], -1)
     for k in range(positions.shape[1]):

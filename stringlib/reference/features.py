@@ -1,6 +1,6 @@
 """Reference implementations of random features, and of structured projections.
 
-No function is stabilised, so the features of large inputs overflow.
+The features are not stabilised, so that those of large inputs overflow or underflow.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from torch import Tensor
 
 
 def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
-    r"""Return the positive features of FAVOR+, :math:`e^{\omega_i^\top x - \|x\|^2/2}/\sqrt m`.
+    r"""Return the positive features of FAVOR+ for given random vectors.
 
-    Equation :eq:`eq-favor-features`.
+    Feature i is :math:`e^{\omega_i^\top x - \|x\|^2/2}/\sqrt m`, equation :eq:`eq-favor-features`.
 
     Args:
         x: Scaled queries or keys, ``(..., d)``.
@@ -33,9 +33,9 @@ def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def hyperbolic_features(x: Tensor, matrix: Tensor) -> Tensor:
-    r"""Return the FAVOR+ features of each random vector and of its negative (hyperbolic features).
+    r"""Return the FAVOR+ features of given random vectors and of their negatives.
 
-    Equation :eq:`eq-favor-hyperbolic`.
+    They are called hyperbolic features, equation :eq:`eq-favor-hyperbolic`.
 
     Args:
         x: Scaled queries or keys, ``(..., d)``.
@@ -52,16 +52,17 @@ def hyperbolic_features(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def optimal_features(x: Tensor, matrix: Tensor, alpha: Tensor) -> Tensor:
-    r"""Return positive features whose variance is reduced by one parameter per channel.
+    r"""Return positive features with one parameter per channel that can reduce the variance.
 
-    Feature i, with the parameter :math:`\alpha_l` of channel l, is
+    Let :math:`\alpha_l` be the parameter of channel l. Then feature i is
 
     .. math:: \tfrac{1}{\sqrt m} \prod_l (1 - 4\alpha_l)^{1/4}\,
         e^{\alpha_l\omega_{il}^2 + \sqrt{1 - 4\alpha_l}\,\omega_{il}x_l - x_l^2/2} ,
 
-    equation :eq:`eq-favor-optimal`. With :math:`\alpha = 0` these are the features of FAVOR+. For
-    every :math:`\alpha_l < 1/4` the products of features estimate the same exponential. The
-    parameters with the smallest variance are at most 0 and depend on the queries and keys.
+    equation :eq:`eq-favor-optimal`. If all parameters are 0, these are the features of FAVOR+.
+    For all parameters below 1/4, the inner product of the features of q and k estimates
+    :math:`e^{q^\top k}`. The parameters with the smallest variance are at most 0 and depend on the
+    queries and keys.
 
     Args:
         x: Scaled queries or keys, ``(..., d)``.
@@ -85,10 +86,12 @@ def optimal_features(x: Tensor, matrix: Tensor, alpha: Tensor) -> Tensor:
 
 
 def trigonometric_features(x: Tensor, matrix: Tensor) -> Tensor:
-    r"""Return the trigonometric features, which may give negative estimates of the exponential.
+    r"""Return the trigonometric features for given random vectors.
 
     The features are cosines and sines of :math:`\omega_i^\top x`, multiplied by
-    :math:`e^{\|x\|^2/2}/\sqrt m`, equation :eq:`eq-favor-trigonometric`.
+    :math:`e^{\|x\|^2/2}/\sqrt m`, equation :eq:`eq-favor-trigonometric`. The inner product of the
+    features of q and k estimates :math:`e^{q^\top k}`. Unlike with positive features, an estimate
+    may be negative.
 
     Args:
         x: Scaled queries or keys, ``(..., d)``.
@@ -108,15 +111,16 @@ def trigonometric_features(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def circulant_project(x: Tensor, column: Tensor, signs: Tensor) -> Tensor:
-    r"""Multiply a token by circulant blocks with signs, :math:`F^{-1}(F(r) \circ F(s \odot x))`.
+    r"""Multiply a token by circulant blocks with signs, with three FFTs per block.
 
-    F is the discrete Fourier transform, r the first column of a block, and s its signs. A block
-    costs three FFTs instead of a matrix product, :eq:`eq-circulant-product`.
+    Let r be the first column of the circulant matrix of a block, and s the signs of the block. The
+    product of this block is :math:`F^{-1}(F(r) \circ F(s \odot x))`, where F is the discrete
+    Fourier transform, :eq:`eq-circulant-product`.
 
     Args:
         x: One token, ``(d,)``.
-        column: r, the first column of the circulant matrix of each block, ``(blocks, d)``.
-        signs: s, the signs by which each block multiplies the channels before the circulant
+        column: First column r of the circulant matrix of each block, ``(blocks, d)``.
+        signs: Signs s by which each block multiplies the channels before it applies its circulant
             matrix, ``(blocks, d)``.
 
     Returns:
@@ -132,12 +136,13 @@ def circulant_project(x: Tensor, column: Tensor, signs: Tensor) -> Tensor:
 def circulant_projection_matrix(column: Tensor, signs: Tensor) -> Tensor:
     r"""Return the matrix of a projection by circulant blocks with signs.
 
-    A block is circ(r) diag(s), with the first column r and the signs s, equation
-    :eq:`eq-circulant-projection`. Entry (i, n) of a block is :math:`r_{(i-n) \bmod d}\,s_n`.
+    A block is the circulant matrix with the first column r, times the diagonal matrix of the signs
+    s, equation :eq:`eq-circulant-projection`. Entry (i, n) of a block is
+    :math:`r_{(i-n) \bmod d}\,s_n`.
 
     Args:
-        column: r, the first column of the circulant matrix of each block, ``(blocks, d)``.
-        signs: s, the signs of the columns of each block, ``(blocks, d)``.
+        column: First column r of the circulant matrix of each block, ``(blocks, d)``.
+        signs: Signs s of the columns of each block, ``(blocks, d)``.
 
     Returns:
         The blocks, one below the other, float64, ``(blocks * d, d)``.
@@ -161,8 +166,8 @@ def circulant_favor_features(x: Tensor, column: Tensor, signs: Tensor, num_featu
     Args:
         x: One query or key, ``(d,)``. To estimate :math:`e^{q^\top k/\sqrt d}`, first multiply
             queries and keys by :math:`d^{-1/4}`.
-        column: r, the first column of the circulant matrix of each block, ``(blocks, d)``.
-        signs: s, the signs of the columns of each block, ``(blocks, d)``.
+        column: First column of the circulant matrix of each block, ``(blocks, d)``.
+        signs: Signs of the columns of each block, ``(blocks, d)``.
         num_features: Number of features m, at most ``blocks * d``.
 
     Returns:
@@ -177,7 +182,8 @@ def circulant_features(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
     r"""Return the FAVOR+ features of one query or key with a single circulant block.
 
     The d features are
-    :math:`e^{-\|x\|^2/2} \exp(\mathrm{circ}(r)\,\mathrm{diag}(s)\,x) / \sqrt d`.
+    :math:`e^{-\|x\|^2/2} \exp(\mathrm{circ}(r)\,\mathrm{diag}(s)\,x) / \sqrt d`, where
+    :math:`\mathrm{circ}(r)` is the circulant matrix with the first column r.
 
     Args:
         x: One query or key, ``(d,)``.
@@ -193,9 +199,10 @@ def circulant_features(x: Tensor, r: Tensor, s: Tensor) -> Tensor:
 def circulant_gradient(x: Tensor, grad_output: Tensor, signs: Tensor) -> Tensor:
     r"""Return the gradient of the loss with respect to the first column of a circulant block.
 
-    Let r be the first column, s the signs of the block, and
-    :math:`y_t = \mathrm{circ}(r)(s \odot x_t)` the projection of token :math:`x_t`. Then the
-    gradient is a sum over the tokens, equation :eq:`eq-circulant-gradient`:
+    Let r be the first column of the block, and s its signs. Let
+    :math:`y_t = \mathrm{circ}(r)(s \odot x_t)` be the projection of token :math:`x_t` by the block.
+    Let F be the discrete Fourier transform. Then the gradient is a sum over the tokens, equation
+    :eq:`eq-circulant-gradient`:
 
     .. math::
         \frac{\partial\mathcal L}{\partial r} = \sum_t F^{-1}\Big(
@@ -203,8 +210,9 @@ def circulant_gradient(x: Tensor, grad_output: Tensor, signs: Tensor) -> Tensor:
 
     Args:
         x: Tokens, ``(n, d)``.
-        grad_output: Gradient of the loss with respect to each projected token, ``(n, d)``.
-        signs: s, the signs of the block, ``(d,)``.
+        grad_output: Gradient of the loss with respect to each projected token :math:`y_t`,
+            ``(n, d)``.
+        signs: Signs s of the block, ``(d,)``.
 
     Returns:
         The gradient with respect to r, float64, ``(d,)``.
@@ -271,17 +279,18 @@ def simplex_circulant_column(phases: Tensor, size: int) -> Tensor:
 def simplex_vertices(size: int) -> Tensor:
     r"""Return the vertices of a regular simplex, which are unit vectors with equal inner products.
 
-    The inner product of any two of the d vertices is :math:`-1/(d-1)`. The vertices are
+    The inner product of any two of the d vertices is :math:`-1/(d-1)`. Let :math:`e_i` be the i-th
+    unit vector. The vertices are
 
     .. math::
         s_i = \sqrt{\tfrac{d}{d-1}}\,e_i - \tfrac{\sqrt d + 1}{(d-1)^{3/2}}\,(1, \dots, 1, 0),
         \qquad s_d = \tfrac{1}{\sqrt{d-1}}\,(1, \dots, 1, 0) .
 
     Args:
-        size: Number of vectors d, at least 2.
+        size: Number of vertices d, at least 2, which is also their number of channels.
 
     Returns:
-        One vector per row, float64, ``(d, d)``. The last channel of each vector is 0.
+        One vertex per row, float64, ``(d, d)``. The last channel of each vertex is 0.
 
     Source:
         Reid et al. 2023.
@@ -297,11 +306,11 @@ def simplex_vertices(size: int) -> Tensor:
 
 
 def hadamard_projection_matrix(diagonals: Tensor) -> Tensor:
-    r"""Return a projection from three Hadamard matrices and diagonals, :math:`H D_1 H D_2 H D_3`.
+    r"""Return a projection that is a product of Hadamard matrices and diagonal matrices.
 
-    This is equation :eq:`eq-hadamard-projection`. H is the orthonormal Hadamard matrix. Entry
-    (i, n) of :math:`\sqrt D H` is :math:`(-1)^{i \cdot n}`, where :math:`i \cdot n` is the inner
-    product of the binary digits of i and n.
+    The projection is :math:`H D_1 H D_2 H D_3`, equation :eq:`eq-hadamard-projection`. H is the
+    orthonormal Hadamard matrix. Entry (i, n) of :math:`\sqrt D H` is :math:`(-1)^{i \cdot n}`,
+    where :math:`i \cdot n` is the inner product of the binary digits of i and n.
 
     Args:
         diagonals: The diagonals of :math:`D_1, D_2, D_3`, ``(3, D)`` with D a power of 2.
@@ -322,13 +331,13 @@ def circulant_error(z: Tensor) -> float:
     r"""Return the relative mean square error of a FAVOR+ estimate with a Gaussian circulant matrix.
 
     FAVOR+ features of x and y estimate :math:`e^{x^\top y}`. The projection is a d × d circulant
-    matrix with a Gaussian first column. The mean square error, divided by
+    matrix with a Gaussian first column. Let z = x + y. The mean square error, divided by
     :math:`e^{2 x^\top y}`, is :math:`\frac1d \sum_\delta (e^{A_\delta} - 1)` with the cyclic
     autocorrelation :math:`A_\delta = \sum_n z_n z_{n+\delta}`, equation
     :eq:`eq-torus-circulant-error`.
 
     Args:
-        z: The sum x + y, ``(d,)``, or :math:`s \odot (x + y)` if the projection has signs s.
+        z: The sum x + y, ``(d,)``. If the projection has signs s, :math:`s \odot (x + y)`.
     """
     values = [float(entry) for entry in z]
     d, total = len(values), 0.0
@@ -338,13 +347,13 @@ def circulant_error(z: Tensor) -> float:
 
 
 def signed_circulant_error(z: Tensor) -> float:
-    """Return the mean of :func:`circulant_error` over all choices of signs of the projection.
+    r"""Return the mean of :func:`circulant_error` over all choices of signs of the projection.
 
     See equation :eq:`eq-torus-circulant-error`.
 
     Args:
-        z: Sum of the two vectors whose exponential is estimated, ``(d,)``. There are 2^d choices of
-            signs, so d has to be small.
+        z: The sum x + y of the two vectors whose exponential :math:`e^{x^\top y}` is estimated,
+            ``(d,)``. There are 2^d choices of signs, so d has to be small.
     """
     choices = itertools.product((1.0, -1.0), repeat=len(z))
     errors = [circulant_error(z * torch.tensor(signs, dtype=z.dtype)) for signs in choices]

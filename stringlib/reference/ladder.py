@@ -1,4 +1,4 @@
-r"""Four implementations of Circulant-STRING, from its definition to half spectra.
+r"""Four implementations of Circulant-STRING, from matrix exponentials to half spectra.
 
 Each function returns the encoded queries or keys, whose inner products are the scores. These
 functions are for comparing speed. Unlike the other reference implementations, they compute in the
@@ -16,7 +16,7 @@ def encode_by_matrix_exp(x: Tensor, positions: Tensor, coefficients: Tensor) -> 
 
     Args:
         x: Queries or keys, ``(..., heads, seq, d)``.
-        positions: Position r of each token, ``(seq, coord_dim)``.
+        positions: Position of each token, ``(seq, coord_dim)``.
         coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
 
     Returns:
@@ -42,7 +42,7 @@ def encode_by_fft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
 
     Args:
         x: Queries or keys, ``(..., heads, seq, d)``.
-        positions: Position r of each token, ``(seq, coord_dim)``.
+        positions: Position of each token, ``(seq, coord_dim)``.
         coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
 
     Returns:
@@ -64,7 +64,7 @@ def encode_by_rfft(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor
 
     Args:
         x: Queries or keys, ``(..., heads, seq, d)``.
-        positions: Position r of each token, ``(seq, coord_dim)``.
+        positions: Position of each token, ``(seq, coord_dim)``.
         coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
 
     Returns:
@@ -86,7 +86,7 @@ def encode_by_half_spectrum(x: Tensor, positions: Tensor, coefficients: Tensor) 
 
     Args:
         x: Queries or keys, ``(..., heads, seq, d)``.
-        positions: Position r of each token, ``(seq, coord_dim)``.
+        positions: Position of each token, ``(seq, coord_dim)``.
         coefficients: First columns of the circulant matrices, ``(heads, coord_dim, d)``.
 
     Returns:
@@ -110,7 +110,8 @@ def _phases(positions: Tensor, eigenvalues: Tensor) -> Tensor:
     Args:
         positions: Positions of the tokens, ``(seq, coord_dim)``.
         eigenvalues: Eigenvalues of the circulant matrices C, ``(heads, coord_dim, modes)``. The
-            eigenvalues of the generators C − Cᵀ are 2i times the imaginary parts of these.
+            eigenvalues of the generators C − Cᵀ are 2i times the imaginary parts of the eigenvalues
+            of C.
 
     Returns:
         complex128, ``(heads, seq, modes)``.

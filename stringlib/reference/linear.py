@@ -21,7 +21,7 @@ def linear_attention(
     r"""Return linear attention with position weights, equation :eq:`eq-linear-attention`.
 
     The output of query i is :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the
-    same sum without the values :math:`v_j`.
+    same sum without the values :math:`v_j`. With ``normalize=False`` there is no division.
 
     Args:
         phi_q: Features of the queries, ``(heads, n, m)``.
@@ -29,8 +29,7 @@ def linear_attention(
         v: Values, ``(heads, keys, d_v)``.
         weights: Position weights w(i, j), ``(heads, n, keys)``. Default: 1 for every pair.
         causal: If True, query i attends only to the keys 0 … i. Default: False.
-        normalize: If True (default), divide by the sum without the values. If False, do not
-            divide.
+        normalize: Whether to divide by the sum without the values. Default: True.
 
     Returns:
         Outputs of the queries, float64, ``(heads, n, d_v)``.
@@ -60,7 +59,8 @@ def roformer_linear_attention(
     .. math:: y_i = \frac{\sum_j (R_i\phi(q_i))^\top R_j\phi(k_j)\,v_j}
         {\sum_j \phi(q_i)^\top\phi(k_j)} ,
 
-    equation :eq:`eq-rotation-numerator`, where :math:`R_i` is RoPE at the position of token i.
+    equation :eq:`eq-rotation-numerator`, where :math:`R_i` is the rotation of RoPE at the position
+    of token i.
 
     Args:
         phi_q: Features of the queries, ``(heads, seq, m)`` with even m.
@@ -82,8 +82,8 @@ def roformer_linear_attention(
     m = phi_q.shape[-1]
     if m % 2 or frequencies.shape != (m // 2,):
         raise ValueError(
-            "phi_q must have an even number m of features and frequencies the shape (m / 2,), "
-            f"got {tuple(phi_q.shape)} and {tuple(frequencies.shape)}"
+            "phi_q must have an even number m of features and frequencies must have shape "
+            f"(m / 2,), got shapes {tuple(phi_q.shape)} and {tuple(frequencies.shape)}"
         )
     rotated_q, rotated_k = (apply_rope(phi, positions, frequencies) for phi in (phi_q, phi_k))
     above = linear_attention(rotated_q, rotated_k, v, causal=causal, normalize=False)
@@ -102,9 +102,10 @@ def cosine_attention(
     r"""Return linear attention with a cosine position weight.
 
     The weight of query i and key j is :math:`\cos(\pi(i-j)/2M)`, :eq:`eq-cosine-weight`. With
-    ``positive=True`` it is :math:`(1 + \cos(\pi(i-j)/2M))/2`, :eq:`eq-cosine-positive`. The
-    cosine is negative at distances between M and 3M. Distances above M are allowed here, unlike in
-    :class:`~stringlib.attention.cosine.CosineWeight`.
+    ``positive=True`` the weight is :math:`(1 + \cos(\pi(i-j)/2M))/2`, :eq:`eq-cosine-positive`. The
+    cosine is negative at distances between M and 3M. This function nevertheless allows distances
+    above M, for which :class:`~stringlib.attention.cosine.CosineWeight` with ``positive=False``
+    raises an error.
 
     Args:
         phi_q: Features of the queries, ``(heads, seq, m)``.
@@ -129,9 +130,9 @@ def cosine_attention(
 def falling_weight(distances: Tensor, degree: int) -> Tensor:
     r"""Return the decreasing polynomial weight that is most concentrated at distance 0.
 
-    Let w be a polynomial of degree p that never increases on [0, 1] and is 0 at 1. The weight is
-    the w with the largest ratio of :math:`w(0)` to the mean of w, equation :eq:`eq-falling-best`.
-    The derivative of this w has the form :math:`-w' = q^2` for odd p and
+    Consider all polynomials w of degree p that never increase on [0, 1] and are 0 at 1. The weight
+    is the polynomial with the largest ratio of :math:`w(0)` to the mean of w, equation
+    :eq:`eq-falling-best`. Its derivative has the form :math:`-w' = q^2` for odd p and
     :math:`-w' = (1 - t)\,q^2` for even p, with a polynomial q. The ratio is the inverse of
     :math:`\int t(-w')\,dt / \int (-w')\,dt`, so q minimises this quotient. The coefficients of q
     are the eigenvector with the smallest eigenvalue of a generalised eigenvalue problem, whose two
@@ -139,9 +140,9 @@ def falling_weight(distances: Tensor, degree: int) -> Tensor:
     a Gauss quadrature formula.
 
     Args:
-        distances: Distances in horizons, from 0 to 1, of any shape.
-        degree: p, from 1 to about 8. For higher degrees the matrices of moments are too close to
-            singular.
+        distances: Distances divided by the horizon, from 0 to 1, of any shape.
+        degree: Degree p, from 1 to about 8. For higher degrees the matrices of moments are too
+            close to singular.
 
     Returns:
         The weights, float64, of the shape of ``distances``. The weight at distance 0 is 1.
@@ -173,11 +174,11 @@ def falling_weight(distances: Tensor, degree: int) -> Tensor:
 def cosformer(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, eps: float = 1e-6) -> Tensor:
     r"""Return the attention of cosFormer, computed from four sums, :eq:`eq-cosine-features`.
 
-    Two sums add up the keys, weighted by the cosine or by the sine of each key's angle. The other
-    two sums add up the products of keys and values, with the same weights. As in the authors' code,
-    the features are ReLU, positions start at 1, denominators are at least ``eps``, and the horizon
-    is the number of queries or of keys, whichever is larger. So the horizon depends on the length
-    of the sequence, and with it the weight of every pair at a distance above 0.
+    Two sums add up the keys, weighted by the cosine or by the sine of each key's angle. The two
+    remaining sums add up the products of keys and values, with the same weights. As in the authors'
+    code, the features are ReLU, positions start at 1, and denominators are at least ``eps``. The
+    horizon is the number of queries or of keys, whichever is larger. So the horizon depends on the
+    length of the sequence, and with it the weight of every pair at a distance above 0.
 
     Args:
         q: Queries before ReLU, ``(heads, seq, d)``.

@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 def apply_rope(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
-    r"""Rotate each pair of channels of each token by its position times a frequency (RoPE).
+    r"""Rotate queries or keys by RoPE: each channel pair by the token's position times a frequency.
 
-    Pair i consists of the neighbouring channels 2i and 2i + 1. At position t it is rotated by the
-    angle :math:`t\,\theta_i`, equation :eq:`eq-rope-pair`.
+    Pair i consists of the neighbouring channels 2i and 2i + 1. For a token at position t, pair i is
+    rotated by the angle :math:`t\,\theta_i`, equation :eq:`eq-rope-pair`.
 
     Args:
         x: Queries or keys, ``(..., seq, d)`` with even d.
@@ -20,7 +20,7 @@ def apply_rope(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
         frequencies: Frequencies :math:`\theta_i` in radians per position, ``(d // 2,)``.
 
     Returns:
-        float64, of the shape of ``x``.
+        The rotated vectors, float64, of the shape of ``x``.
 
     Raises:
         ValueError: If d is odd or the number of frequencies is not d / 2.
@@ -30,8 +30,8 @@ def apply_rope(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
     """
     if x.shape[-1] % 2 or frequencies.shape != (x.shape[-1] // 2,):
         raise ValueError(
-            "x must have an even last dimension d and frequencies the shape (d / 2,), "
-            f"got {tuple(x.shape)} and {tuple(frequencies.shape)}"
+            "x must have an even last dimension d and frequencies must have shape (d / 2,), "
+            f"got shapes {tuple(x.shape)} and {tuple(frequencies.shape)}"
         )
     x, positions, frequencies = x.double(), positions.double(), frequencies.double()
     blocks = x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2)
@@ -45,16 +45,16 @@ def apply_rope(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
 def rope_matrix(position: float, head_dim: int, base: float = 10000.0) -> Tensor:
     r"""Return the block-diagonal rotation matrix of RoPE at one position, :eq:`eq-telescope`.
 
-    The matrix is :math:`R(t) = \Theta^t`. Block i rotates channels 2i and 2i + 1 by
-    :math:`t\,b^{-2i/d}`.
+    Block i of the matrix R(t) rotates channels 2i and 2i + 1 by the angle :math:`t\,b^{-2i/d}`, in
+    radians. For an integer t, the matrix is the power :math:`R(t) = R(1)^t`.
 
     Args:
         position: Position t.
         head_dim: Even number of channels d.
-        base: Base b of the frequencies. Default: 10000.
+        base: Base b of the frequencies :math:`b^{-2i/d}`. Default: 10000.
 
     Returns:
-        R(t), float64, ``(d, d)``.
+        The matrix R(t), float64, ``(d, d)``.
 
     Raises:
         ValueError: If d is odd.
@@ -76,9 +76,9 @@ def rope_matrix(position: float, head_dim: int, base: float = 10000.0) -> Tensor
 def apply_axial_rope(x: Tensor, positions: Tensor, base: float = 100.0) -> Tensor:
     r"""Rotate queries or keys by axial RoPE, where each coordinate has its own channel pairs.
 
-    The pairs are divided among the coordinates as evenly as possible. If pairs are left over, each
-    of the first coordinates gets one more. Pair i of the n pairs of a coordinate has the frequency
-    :math:`b^{-i/n}`, equation :eq:`eq-grid-axial`.
+    The pairs are divided among the coordinates as evenly as possible. If some pairs are left over,
+    the first coordinates get one more pair each. Pair i of the n pairs of a coordinate has the
+    frequency :math:`b^{-i/n}`, equation :eq:`eq-grid-axial`.
 
     Args:
         x: Queries or keys, ``(..., seq, d)`` with even d.
@@ -86,7 +86,7 @@ def apply_axial_rope(x: Tensor, positions: Tensor, base: float = 100.0) -> Tenso
         base: Base b of the frequencies, which are in radians per unit of position. Default: 100.
 
     Returns:
-        float64, of the shape of ``x``.
+        The rotated vectors, float64, of the shape of ``x``.
 
     Raises:
         ValueError: If d is odd or there are more coordinates than pairs.
@@ -97,8 +97,8 @@ def apply_axial_rope(x: Tensor, positions: Tensor, base: float = 100.0) -> Tenso
     pairs, coord_dim = x.shape[-1] // 2, positions.shape[-1]
     if x.shape[-1] % 2 or pairs < coord_dim:
         raise ValueError(
-            f"x must have an even last dimension of at least {2 * coord_dim}, one pair for each "
-            f"coordinate of positions, got {tuple(x.shape)}"
+            f"x must have an even last dimension of at least {2 * coord_dim}, got shape "
+            f"{tuple(x.shape)}. Each of the {coord_dim} coordinates of positions needs a pair."
         )
     rotated = []
     first = 0  # first channel of the coordinate
@@ -114,9 +114,9 @@ def apply_axial_rope(x: Tensor, positions: Tensor, base: float = 100.0) -> Tenso
 def mixed_start(head_dim: int, angle: float, base: float = 10.0) -> tuple[Tensor, Tensor]:
     r"""Return the initial frequencies of one head of RoPE-Mixed, equation :eq:`eq-grid-start`.
 
-    The frequency of a pair is a vector :math:`(\theta^x, \theta^y)`. The first d/4 pairs have
-    vectors in the direction ``angle``, of length :math:`b^{-4t/d}` for t = 0, …, d/4 − 1. The other
-    d/4 pairs have vectors of the same lengths in the direction ``angle`` + π/2.
+    The frequency of a pair is a vector :math:`(\theta^x, \theta^y)`. The vectors of the first d/4
+    pairs have the direction ``angle`` and the lengths :math:`b^{-4t/d}` for t = 0, …, d/4 − 1. The
+    vectors of the last d/4 pairs have the same lengths and the direction ``angle`` + π/2.
 
     Args:
         head_dim: Number of channels d of a head, a multiple of 4.
@@ -147,10 +147,10 @@ def mixed_start(head_dim: int, angle: float, base: float = 10.0) -> tuple[Tensor
 def apply_mixed_rope(x: Tensor, positions: Tensor, along_x: Tensor, along_y: Tensor) -> Tensor:
     r"""Rotate queries or keys by RoPE-Mixed, where each angle depends on both coordinates.
 
-    Channel pair t of a token at :math:`(p^x, p^y)` is rotated by the angle
-    :math:`\theta^x_t p^x + \theta^y_t p^y`, equation :eq:`eq-grid-mixed` for two coordinates. The
-    pair is treated as a complex number and multiplied by
-    :math:`e^{\mathrm{i}(\theta^x_t p^x + \theta^y_t p^y)}`.
+    Pair t consists of the neighbouring channels 2t and 2t + 1. For a token at :math:`(p^x, p^y)`,
+    pair t is rotated by the angle :math:`\theta^x_t p^x + \theta^y_t p^y`, equation
+    :eq:`eq-grid-mixed` for two coordinates. The pair is treated as a complex number and multiplied
+    by :math:`e^{\mathrm{i}(\theta^x_t p^x + \theta^y_t p^y)}`.
 
     Args:
         x: Queries or keys, ``(..., heads, seq, d)`` with even d.
@@ -159,7 +159,7 @@ def apply_mixed_rope(x: Tensor, positions: Tensor, along_x: Tensor, along_y: Ten
         along_y: Frequencies :math:`\theta^y` in radians per unit of y, ``(heads, d // 2)``.
 
     Returns:
-        float64, of the shape of ``x``.
+        The rotated vectors, float64, of the shape of ``x``.
 
     Raises:
         ValueError: If ``positions`` does not have two coordinates.
@@ -179,19 +179,20 @@ def apply_mixed_rope(x: Tensor, positions: Tensor, along_x: Tensor, along_y: Ten
 
 
 def householder_2d(alpha: Tensor) -> Tensor:
-    r"""Return 2 × 2 reflection matrices :math:`H(\alpha) = I - 2vv^\top/\|v\|^2`.
+    r"""Return the 2 × 2 reflection matrices whose mirrors are perpendicular to given directions.
 
-    The mirror is perpendicular to :math:`v = (\cos\alpha, \sin\alpha)`, equation
-    :eq:`eq-reflection-householder`. A single reflection with :math:`\alpha = \omega t` already
-    gives relative scores. The reflection is a rotation by :math:`-2\omega t`, followed by a change
-    of sign of the first channel. This change of sign is the same at all positions, so it cancels in
-    the scores, :eq:`eq-reflection-single`.
+    The vector :math:`v = (\cos\alpha, \sin\alpha)` is perpendicular to the mirror. The reflection
+    matrix is :math:`H(\alpha) = I - 2vv^\top/\|v\|^2`, equation :eq:`eq-reflection-householder`. A
+    single reflection with :math:`\alpha = \omega t` at position t already gives relative scores.
+    This reflection is a rotation by :math:`-2\omega t`, followed by a change of sign of the first
+    channel. The change of sign is the same at all positions, so it cancels in the scores,
+    :eq:`eq-reflection-single`.
 
     Args:
-        alpha: Angle of v in radians, of any shape ``(...)``.
+        alpha: Angle of the vector v in radians, of any shape ``(...)``.
 
     Returns:
-        float64, ``(..., 2, 2)``.
+        The matrices, float64, ``(..., 2, 2)``.
 
     Source:
         Householder 1958, the elementary reflection.
@@ -220,7 +221,7 @@ def apply_reflection_rope(x: Tensor, positions: Tensor, omega1: Tensor, omega2: 
             radians per position, ``(d // 2,)``.
 
     Returns:
-        float64, of the shape of ``x``.
+        The rotated vectors, float64, of the shape of ``x``.
 
     Raises:
         ValueError: If d is odd, or ``omega1`` or ``omega2`` does not have d / 2 entries.
@@ -228,8 +229,8 @@ def apply_reflection_rope(x: Tensor, positions: Tensor, omega1: Tensor, omega2: 
     wanted = (x.shape[-1] // 2,)
     if x.shape[-1] % 2 or omega1.shape != wanted or omega2.shape != wanted:
         raise ValueError(
-            "x must have an even last dimension d, omega1 and omega2 the shape (d / 2,), "
-            f"got {tuple(x.shape)}, {tuple(omega1.shape)} and {tuple(omega2.shape)}"
+            "x must have an even last dimension d and omega1 and omega2 must have shape (d / 2,), "
+            f"got shapes {tuple(x.shape)}, {tuple(omega1.shape)} and {tuple(omega2.shape)}"
         )
     blocks = x.double().reshape(*x.shape[:-1], x.shape[-1] // 2, 2)
     positions = positions.double()[..., None]
@@ -240,9 +241,9 @@ def apply_reflection_rope(x: Tensor, positions: Tensor, omega1: Tensor, omega2: 
 
 
 def get_2d_positions(num_patches_h: int, num_patches_w: int, normalize: bool = True) -> Tensor:
-    """Return the (x, y) coordinates of the patches of an image, row by row.
+    """Return the coordinates (column, row) of the patches of an image, row by row.
 
-    x is the column and y the row of a patch.
+    The column is the first coordinate, x. The row is the second coordinate, y.
 
     Args:
         num_patches_h: Number of rows.
@@ -250,11 +251,11 @@ def get_2d_positions(num_patches_h: int, num_patches_w: int, normalize: bool = T
         normalize: If False, coordinates are 0, 1, 2, … If True (default), each coordinate is
             divided by its largest value and lies between 0 and 1. The distance of neighbouring
             patches then depends on the resolution of the image. For this reason
-            :func:`stringlib.positions.grid_positions` does not divide.
+            :func:`stringlib.positions.grid_positions` does not divide its coordinates.
 
     Returns:
-        float64, ``(num_patches_h * num_patches_w, 2)``. With a single row all y are 0, and with a
-        single column all x are 0, because a division of 0 by 0 would give NaN.
+        The coordinates, float64, ``(num_patches_h * num_patches_w, 2)``. With a single row all y
+        are 0, and with a single column all x are 0, because a division of 0 by 0 would give NaN.
     """
     rows = [[float(x), float(y)] for y in range(num_patches_h) for x in range(num_patches_w)]
     positions = torch.tensor(rows, dtype=torch.float64).reshape(-1, 2)

@@ -11,15 +11,17 @@ from torch import Tensor
 
 
 def _states(A: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    r"""Return the state after each token t, :math:`S_t = A_t S_{t-1} + k_t v_t^\top`.
+    r"""Return the state of each head after each token.
+
+    The state after token t is :math:`S_t = A_t S_{t-1} + k_t v_t^\top`, with :math:`S_{-1} = 0`.
 
     Args:
-        A: Transition matrices, ``(heads, n, d, d)``.
+        A: Transition matrix of each token, ``(heads, n, d, d)``.
         k: Keys, ``(heads, n, d)``.
         v: Values, ``(heads, n, d_v)``.
 
     Returns:
-        float64, ``(heads, n, d, d_v)``.
+        The states, float64, ``(heads, n, d, d_v)``.
     """
     A, k, v = A.double(), k.double(), v.double()
     s = torch.zeros(len(k), k.shape[-1], v.shape[-1], dtype=torch.float64)
@@ -31,14 +33,14 @@ def _states(A: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _read(q: Tensor, S: Tensor) -> Tensor:
-    """Return the product of each query and its state.
+    """Return the output of each token, which is the product of its query and a state.
 
     Args:
         q: Queries, ``(heads, n, d)``.
-        S: State after each token, ``(heads, n, d, d_v)``.
+        S: State that the query of each token reads, ``(heads, n, d, d_v)``.
 
     Returns:
-        float64, ``(heads, n, d_v)``.
+        The outputs, float64, ``(heads, n, d_v)``.
     """
     return torch.einsum("hnd,hndv->hnv", q.double(), S)
 
@@ -46,8 +48,8 @@ def _read(q: Tensor, S: Tensor) -> Tensor:
 def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r"""Return causal linear attention, computed by a recurrence, equation :eq:`eq-linear-state`.
 
-    Each token adds :math:`\phi(k_t)\,v_t^\top` to the state S and :math:`\phi(k_t)` to the
-    normaliser z. Its output is :math:`\phi(q_t)^\top S_t / \phi(q_t)^\top z_t`.
+    Token t adds :math:`\phi(k_t)\,v_t^\top` to the state S and :math:`\phi(k_t)` to the normaliser
+    z. The output of token t is :math:`\phi(q_t)^\top S_t / \phi(q_t)^\top z_t`.
 
     Args:
         phi_q: Features of the queries, ``(heads, n, m)``.
@@ -55,8 +57,8 @@ def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor
         v: Values, ``(heads, n, d_v)``.
 
     Returns:
-        The outputs, ``(heads, n, d_v)``, the last state S, ``(heads, m, d_v)``, and the last
-        normaliser z, ``(heads, m)``, in float64.
+        Three float64 tensors: the outputs, ``(heads, n, d_v)``, the last state S,
+        ``(heads, m, d_v)``, and the last normaliser z, ``(heads, m)``.
 
     Source:
         Katharopoulos et al. 2020.
@@ -148,14 +150,14 @@ def rwkv6_recurrence(
     With queries, keys and values as rows, the output is
     :math:`o_t = r_t(S_{t-1} + \mathrm{diag}(u)\,k_t^\top v_t)` with
     :math:`S_t = \mathrm{diag}(w_t) S_{t-1} + k_t^\top v_t`. The current token thus has the weight
-    u, and is added to the state after its output.
+    u in its own output, and is added to the state only afterwards.
 
     Args:
         r: Queries, which RWKV calls receptance, ``(heads, n, d)``.
         k: Keys, ``(heads, n, d)``.
         v: Values, ``(heads, n, d_v)``.
         w: Decay of each token and key channel, ``(heads, n, d)``.
-        u: Bonus of each key channel: the weight of the current token, ``(heads, d)``.
+        u: Weight of the current token in each key channel (bonus), ``(heads, d)``.
 
     Returns:
         Outputs ``(heads, n, d_v)`` and the last state ``(heads, d, d_v)``, float64.
@@ -177,7 +179,7 @@ def ssd_recurrence(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> tu
 
     Args:
         x: Inputs, which correspond to values, ``(heads, n, p)``.
-        dt: Step sizes :math:`\Delta_t`, ``(heads, n)``.
+        dt: Step size :math:`\Delta_t` of each token, ``(heads, n)``.
         A: A negative number per head, so that :math:`e^{\Delta_t A}` is a decay, ``(heads,)``.
         B: Input vectors, which correspond to keys, ``(heads, n, N)``.
         C: Output vectors, which correspond to queries, ``(heads, n, N)``.
@@ -232,8 +234,8 @@ def delta_rule_recurrence(
         q: Queries, ``(heads, n, d)``.
         k: Keys of norm 1, ``(heads, n, d)``.
         v: Values, ``(heads, n, d_v)``.
-        beta: Rate :math:`\beta_t`, ``(heads, n)``: the fraction of the stored value that is
-            replaced by the new one.
+        beta: Rate :math:`\beta_t`, which is the fraction of the stored value that the new value
+            replaces, ``(heads, n)``.
         alpha: Decay :math:`\alpha_t` of the whole state, ``(heads, n)``.
 
     Returns:

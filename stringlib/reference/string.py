@@ -15,9 +15,10 @@ from stringlib.reference.ladder import encode_by_half_spectrum
 def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
     r"""Return the rotation matrix of LieRE for each token, :math:`R(r) = \exp(\sum_i r_i A_i)`.
 
-    This is equation :eq:`eq-universal-liere`. If the generators commute, the encoder is a STRING.
-    Otherwise :math:`R(a)^\top R(b)` is in general not :math:`R(b-a)`, and a score depends on more
-    than the difference of the positions.
+    This is equation :eq:`eq-universal-liere`. If the generators commute, LieRE is a STRING, and a
+    score depends on positions only through their difference. If the generators do not commute,
+    :math:`R(a)^\top R(b)` is in general not :math:`R(b-a)`, and a score depends on more than the
+    difference of the positions.
 
     Args:
         positions: Position r of each token, ``(seq, coord_dim)``.
@@ -96,10 +97,11 @@ def get_eigenvalues(coefficients: Tensor) -> Tensor:
 
 
 def circulant_string_rotate(x: Tensor, positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Rotate each token by Circulant-STRING, :math:`\exp(\sum_k r_k L_k)\,x`, with two FFTs.
+    r"""Rotate each token by Circulant-STRING, computed with an FFT and its inverse.
 
-    The generators :math:`L_k = C_k - C_k^\top` are circulant, so the Fourier transform
-    diagonalises the rotation, equation :eq:`eq-circulant-fft`.
+    The rotated token is :math:`\exp(\sum_k r_k L_k)\,x`. The generators
+    :math:`L_k = C_k - C_k^\top` are circulant, so the Fourier transform diagonalises the rotation,
+    equation :eq:`eq-circulant-fft`.
 
     Args:
         x: Queries or keys, ``(..., heads, seq, d)``.
@@ -108,7 +110,7 @@ def circulant_string_rotate(x: Tensor, positions: Tensor, coefficients: Tensor) 
             ``(heads, coord_dim, d)``.
 
     Returns:
-        float64, of the shape of ``x``.
+        The rotated tokens, float64, of the shape of ``x``.
 
     Source:
         Schenck et al. 2025, theorem 3.5.
@@ -123,9 +125,11 @@ def circulant_string_rotate(x: Tensor, positions: Tensor, coefficients: Tensor) 
 
 
 def circulant_string_matrix(positions: Tensor, coefficients: Tensor) -> Tensor:
-    r"""Return the rotation matrices of Circulant-STRING, :math:`\exp(\sum_k r_k (C_k - C_k^\top))`.
+    r"""Return the rotation matrix of Circulant-STRING for each head and token.
 
-    The generators are filled entry by entry. Then ``torch.matrix_exp`` computes the rotations.
+    The matrix is :math:`\exp(\sum_k r_k (C_k - C_k^\top))`. The generators
+    :math:`C_k - C_k^\top` are filled entry by entry. Then ``torch.matrix_exp`` computes the
+    rotation.
 
     Args:
         positions: Position r of each token, ``(seq, coord_dim)``.
@@ -153,7 +157,7 @@ def parseval_logits(q: Tensor, k: Tensor, positions: Tensor, coefficients: Tenso
     By Parseval's theorem the inner product of a rotated query and a rotated key is
     :math:`\frac1d \sum_{j \le d/2} w_j \operatorname{Re}(\overline{Q_j} K_j)`. Here :math:`Q_j`
     and :math:`K_j` are the Fourier coefficients of the rotated query and key. The weights are
-    :math:`w_0 = 1`, :math:`w_{d/2} = 1` for even d, and 2 for all other j.
+    :math:`w_0 = 1`, :math:`w_{d/2} = 1` for even d, and :math:`w_j = 2` for all other j.
 
     Args:
         q: Queries, ``(heads, seq, d)``.

@@ -1,4 +1,4 @@
-"""Reference implementations of linear attention with a bias per offset: by sums, and by FFT."""
+"""Reference implementations of linear attention with a bias per offset, by sums or by FFTs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from stringlib.reference.linear import linear_attention
 
 
 def toeplitz_matrix(c: Tensor) -> Tensor:
-    r"""Return the Toeplitz matrix :math:`C_{ij} = c_{j-i}`, equation :eq:`eq-toeplitz-matrix`.
+    r"""Return the Toeplitz matrix with one given number per offset, :eq:`eq-toeplitz-matrix`.
 
     Args:
         c: One number per offset, :math:`c_{1-n}, \dots, c_{n-1}`, ``(2n - 1,)``.
 
     Returns:
-        C, ``(n, n)``, in the dtype of ``c``.
+        The matrix C with the entries :math:`C_{ij} = c_{j-i}`, ``(n, n)``, in the dtype of ``c``.
     """
     n = (len(c) + 1) // 2
     matrix = torch.zeros(n, n, dtype=c.dtype)
@@ -28,10 +28,10 @@ def toeplitz_matrix(c: Tensor) -> Tensor:
 def fft_toeplitz_matmul(c: Tensor, x: Tensor) -> Tensor:
     r"""Return the product :math:`Cx` of a Toeplitz matrix C and a matrix, :eq:`eq-toeplitz-fft`.
 
-    C is the upper left block of a circulant matrix of size 2n, with the first column
-    :math:`[c_0, c_{-1}, \dots, c_{1-n}, 0, c_{n-1}, \dots, c_1]`. The product with the circulant
-    matrix is computed by FFT. Everything is computed in the dtype of the arguments, so that the
-    rounding errors of each dtype can be measured.
+    C is the upper left block of a circulant matrix of size 2n. The first column of the circulant
+    matrix is :math:`[c_0, c_{-1}, \dots, c_{1-n}, 0, c_{n-1}, \dots, c_1]`, and the product with it
+    is computed by FFT. Everything is computed in the dtype of the arguments, so that the rounding
+    errors of each dtype can be measured.
 
     Args:
         c: One number per offset, :math:`c_{j-i}` at index :math:`(j - i) + n - 1`,
@@ -39,7 +39,7 @@ def fft_toeplitz_matmul(c: Tensor, x: Tensor) -> Tensor:
         x: The matrix to be multiplied, ``(n, d)`` or ``(..., n, d)``.
 
     Returns:
-        Cx, ``(..., n, d)``.
+        The product Cx, ``(..., n, d)``.
 
     Source:
         Luo et al. 2021, section 3.2; Gray 2006.
@@ -57,9 +57,10 @@ def nprf_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor) -> Ten
     r"""Return linear attention with a bias per offset, by the published algorithm with FFTs.
 
     The algorithm stores all n × m × d products of a feature of a key and a channel of the key's
-    value. It multiplies these products by the Toeplitz matrix C of :math:`e^{b_{j-i}}`, equation
-    :eq:`eq-toeplitz-algorithm`. The paper prints :math:`C\,(K'^\top V)`, in which the shapes do
-    not fit. Here C multiplies one vector of n numbers for each feature and channel.
+    value. It multiplies these products by the Toeplitz matrix C with the entries
+    :math:`e^{b_{j-i}}`, equation :eq:`eq-toeplitz-algorithm`. The shapes in the paper's formula
+    :math:`C\,(K'^\top V)` do not fit. Here C multiplies one vector of n numbers for each feature
+    and channel.
 
     Args:
         phi_q: Features of the queries, ``(n, m)`` or ``(..., n, m)``.
@@ -114,8 +115,8 @@ def grid_toeplitz_matrix(c: Tensor) -> Tensor:
     r"""Return the matrix whose entries depend on the offset of two tokens of an h × w grid.
 
     Let token j be ``rows`` rows below and ``columns`` columns to the right of token i. Then entry
-    (i, j) is ``c[h - 1 + rows, w - 1 + columns]``. Both numbers are negative in the opposite
-    directions.
+    (i, j) is ``c[h - 1 + rows, w - 1 + columns]``. If token j is above token i, ``rows`` is
+    negative. If token j is to the left of token i, ``columns`` is negative.
 
     Args:
         c: One number per offset in rows and columns, ``(2h - 1, 2w - 1)``.

@@ -1,10 +1,10 @@
 """Checks for your own encoders, biases, feature maps and position weights.
 
 Each check takes a function (or class) that makes a part, and tests the contract of this kind of
-part, which is the list of properties that all such parts of this package have. Properties are
-tested in several modes in which PyTorch runs a function, such as compiled or under ``vmap``. An
-``AssertionError`` lists the properties that do not hold, with the size of each error. The checks
-need no library but PyTorch.
+part. The contract is the list of properties that all parts of this kind in the package have.
+Properties are tested in several modes in which PyTorch runs a function, such as compiled or under
+``vmap``. If some properties do not hold, an ``AssertionError`` lists them, with the size of each
+error. The checks need no library besides PyTorch.
 
 Example:
     >>> from stringlib import CosineWeight, ELUFeatures

@@ -1,4 +1,4 @@
-"""Contract of relative biases: the properties that every bias of softmax attention must have."""
+"""Contract of relative biases, the list of the properties that every bias must have."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ BIAS = Contract()
 def of_tokens(bias: RelativeBias) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the bias as a function of queries and keys.
 
-    The result depends only on how many queries and keys there are.
+    The result depends only on the number of queries and the number of keys.
     """
     return lambda q, k: bias(q.shape[-2], k.shape[-2])
 
 
 def tokens(n: int) -> Tensor:
-    """Return zeros as a batch of n tokens, ``(2, n, 3)``."""
+    """Return zeros that stand for a batch of n tokens, ``(2, n, 3)``."""
     return torch.zeros(2, n, 3, dtype=torch.float64)
 
 
@@ -54,7 +54,7 @@ def gradients_are_those_of_each_distance(make: Make, run: Mode) -> None:
     learned = list(bias.parameters())
     out = run(of_tokens(bias), tokens(9), tokens(7))
     if not learned:
-        true(out.isfinite().all(), "a bias must be finite")
+        true(out.isfinite().all(), "a bias must be finite, got NaN or infinity")
         return
     i, j = torch.arange(9)[:, None], torch.arange(7)
     one_by_one = bias.at((i - j).flatten()).unflatten(-1, (9, 7))
@@ -88,14 +88,14 @@ def any_number_of_tokens(make: Make, run: Mode) -> None:
         few = bias(queries, keys, offset=3)
         true(
             few.shape == (bias.heads, queries, keys),
-            f"a bias must have shape {(bias.heads, queries, keys)} also without tokens",
+            f"a bias must have shape {(bias.heads, queries, keys)}, got {tuple(few.shape)}",
         )
         if few.requires_grad:
             few.sum().backward()
 
 
 def all_of(bias: RelativeBias, q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
-    """Return the results of all methods of a bias."""
+    """Return the results of a call of a bias and of its method ``at``."""
     return bias(q.shape[-2], k.shape[-2]), bias.at(torch.arange(5, device=q.device))
 
 

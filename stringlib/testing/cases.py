@@ -1,4 +1,4 @@
-"""Find out how your own part is made and in which shapes, as a contract has to know."""
+"""Find out with which arguments and shapes your own part works, before its contract is checked."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
         encoder.
 
     Raises:
-        TypeError: If ``make`` returns neither a rotary encoder nor a bias.
+        TypeError: If ``make`` is not callable, or returns neither a rotary encoder nor a bias.
         ValueError: If ``make`` accepts none of the shapes.
     """
     if _takes_nothing(make):
         one = make()
-        require("what make returns", one, RotaryEncoder | RelativeBias)
+        require("the return value of make", one, RotaryEncoder | RelativeBias)
         return {type(one).__name__: of_dtype(make)}
     if _is_bias(make):
         return bias_cases(make)
@@ -63,7 +63,9 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
                 return make(head_dim, coord_dim=coord_dim, heads=heads)
             if "heads" in names:  # an encoder for one coordinate only
                 if coord_dim != 1:
-                    raise ValueError(f"coord_dim must be 1, got {coord_dim}")
+                    raise ValueError(
+                        f"coord_dim must be 1, got {coord_dim}, because make has no such argument"
+                    )
                 return make(head_dim, heads=heads)
             return make(*shape)
 
@@ -72,46 +74,47 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
         except ValueError as raised:  # for example, an encoder for one coordinate only
             errors.append(f"{shape}: {raised}")
             continue
-        require("what make returns", one, RotaryEncoder | RelativeBias)
+        require("the return value of make", one, RotaryEncoder | RelativeBias)
         found["{} of {} channels, {} coordinates, {} heads".format(_name(make), *shape)] = of_dtype(
             build
         )
     if not found:
         raise ValueError(
             "make must accept one of the shapes (head_dim, coord_dim, heads) that are tried, got "
-            f"an error for each. {'; '.join(errors)}. For another shape, pass a function without "
-            "arguments."
+            f"an error for each of them. {'; '.join(errors)}. To check another shape, pass a "
+            "function without arguments that returns an encoder of this shape."
         )
     return found
 
 
 def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
-    """Return the case of a bias.
+    """Return the case with which the contract of a bias is checked.
 
     Args:
         make: Function or class that returns the bias, as
             :func:`~stringlib.testing.check.check_bias` takes it.
 
     Returns:
-        Dictionary from the name of the case to a function ``make(dtype)`` that returns the bias.
+        Dictionary with one entry, from the name of the case to a function ``make(dtype)`` that
+        returns the bias.
 
     Raises:
-        TypeError: If ``make`` does not return a bias.
+        TypeError: If ``make`` is not callable, or does not return a bias.
     """
     tried = {"": make} if _takes_nothing(make) else {" of 3 heads": lambda: make(3)}
-    require("what make returns", next(iter(tried.values()))(), RelativeBias)
+    require("the return value of make", next(iter(tried.values()))(), RelativeBias)
     return {f"{_name(make)}{words}": of_dtype(build) for words, build in tried.items()}
 
 
 def feature_case(make: Make) -> tuple[str, Mapped]:
-    """Return name and case of a feature map.
+    """Return the name of a feature map, and the case with which its contract is checked.
 
     Args:
         make: Function or class that returns the map, as
             :func:`~stringlib.testing.check.check_feature_map` takes it.
 
     Raises:
-        TypeError: If ``make`` does not return a feature map.
+        TypeError: If ``make`` is not callable, or does not return a feature map.
         ValueError: If the map accepts none of the numbers of channels that are tried.
     """
     require("make", make, Callable)
@@ -123,7 +126,7 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
             return made.double()
 
     phi = drawn()
-    require("what make returns", phi, FeatureMap)
+    require("the return value of make", phi, FeatureMap)
     error = None
     for head_dim in (getattr(phi, "head_dim", 5), *CHANNELS):
         for heads in (3, 1, 2, 4, 8):
@@ -138,36 +141,37 @@ def feature_case(make: Make) -> tuple[str, Mapped]:
             shape = (head_dim, heads, exponential, signs, drops)
             return type(phi).__name__, Mapped(drawn, None, *shape)
     raise ValueError(
-        "make must return a feature map that accepts one of these numbers of channels per head: "
-        f"{', '.join(map(str, sorted(CHANNELS)))}, or its attribute head_dim, got an error for "
-        f"each of them. The last error: {error}. If the map needs another number of channels, set "
-        "its attribute head_dim to that number."
+        "make must return a feature map that accepts one of the numbers "
+        f"{', '.join(map(str, sorted(CHANNELS)))} of channels per head, or the number in its "
+        "attribute head_dim, got an error for each of these numbers with 1, 2, 3, 4 and 8 heads. "
+        f"The last error: {error}. If the map needs another number of channels, set its attribute "
+        "head_dim to this number."
     )
 
 
 def weight_case(make: Make) -> tuple[str, Weighted]:
-    """Return name and case of a position weight.
+    """Return the name of a position weight, and the case with which its contract is checked.
 
     Args:
         make: Function or class that returns the weight, as
             :func:`~stringlib.testing.check.check_weight` takes it.
 
     Raises:
-        TypeError: If ``make`` does not return a position weight.
+        TypeError: If ``make`` is not callable, or does not return a position weight.
         ValueError: If the weight accepts none of the numbers of tokens and heads that are tried.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         require("make", make, Callable)
         weight = parts.build("make", make, LAYER)
-    require("what make returns", weight, PositionWeight)
+    require("the return value of make", weight, PositionWeight)
     weight = weight.double()
     reads = type(weight).forward is not PositionWeight.forward
     return type(weight).__name__, _reading(weight) if reads else _plain(weight)
 
 
 def _reading(weight: PositionWeight) -> Weighted:
-    """Return the case of a data-dependent weight, which is computed from the tokens of a layer."""
+    """Return the case of a data-dependent weight, which needs the tokens of a layer."""
 
     def draw(batch: tuple[int, ...], n: int, generator: torch.Generator) -> Tensor:
         return torch.randn(*batch, n, LAYER["dim"], generator=generator, dtype=torch.float64)
@@ -195,8 +199,8 @@ def _plain(weight: PositionWeight) -> Weighted:
     if not lengths:
         raise ValueError(
             "make must return a weight whose sums() accepts 1, 2, 3, 4, 6 or 8 heads and some "
-            f"number of tokens from 1 to {max(LENGTHS)}, got {type(weight).__name__}, which raises "
-            "an error for all of them. Call its sums() to see the error."
+            f"number of tokens from 1 to {max(LENGTHS)}, got {type(weight).__name__}, whose sums() "
+            "raises an error for all of these numbers. Call its sums() to see the error."
         )
     far = 16384 if weight.has_state else 1024  # without a state all pairs are in memory at once
     return Weighted(
@@ -219,7 +223,7 @@ def _told(weight: PositionWeight, heads: int, n: int) -> dict[str, Any]:
     Args:
         weight: The weight.
         heads: Number of heads.
-        n: Number of tokens with which it is tried.
+        n: Number of tokens with which the weight is tried.
     """
     causal = [way for way in (False, True) if _sums(weight, heads, n, causal=way)]
     names = ("parallel", "recurrent", "chunk", "fft")
@@ -246,9 +250,9 @@ def _sums(weight: PositionWeight, heads: int, n: int, **options: Any) -> bool:
 
 
 def _matrix(weight: PositionWeight, n: int) -> Tensor | None:
-    """Return the n × n matrix of a weight, or None if it has none.
+    """Return the n × n matrix of a weight, or None if the weight has no matrix.
 
-    A weight has no matrix if the weight of a pair depends on the tokens between them.
+    A weight has no matrix if the weight of two tokens depends on the tokens between them.
     """
     try:
         return weight.matrix(n, n)
@@ -267,8 +271,8 @@ def _works(call: Callable[[], Any]) -> bool:
 def of_dtype(build: Make) -> Make:
     """Return a function ``make(dtype)`` that builds a module, always with the same parameters.
 
-    Random numbers are added to the initial values of the parameters. They have a norm of about 1
-    per row.
+    Random numbers are added to the initial values of the parameters. In each row, the norm of these
+    random numbers is about 1.
     """
 
     def make(dtype: torch.dtype = torch.float64) -> nn.Module:

@@ -34,27 +34,30 @@ def check_encoder(make: Make, *, modes: Iterable[str] | None = None) -> None:
 
     Args:
         make: Function or class that returns the encoder. It is called without arguments if
-            possible. Otherwise it is called like an entry of
+            possible. A subclass of :class:`~stringlib.encoders.relative_bias.RelativeBias` is
+            otherwise called with the number of heads, 3. Anything else is called like an entry of
             :data:`~stringlib.encoders.registry.ENCODERS`, with ``(head_dim, coord_dim, heads)``
             equal to (8, 1, 1), (6, 1, 3) and (8, 2, 2). Shapes for which ``make`` raises
-            ``ValueError`` are skipped.
+            ``ValueError`` are skipped. If ``make`` has an argument ``heads`` but no ``coord_dim``,
+            the shape with two coordinates is skipped, too.
         modes: Modes in which the encoder is run, a selection of:
 
-            - ``"eager"``: without changes.
-            - ``"blind"``: reading a value of a tensor raises an error, because on a GPU it would
-              wait for the device.
+            - ``"eager"``: as it is.
+            - ``"blind"``: reading a value of a tensor raises an error, because on a GPU the read
+              would wait for the device.
             - ``"compiled"``: with ``torch.compile``.
             - ``"exported"``: with ``torch.export``.
             - ``"batched"``: with ``torch.func.vmap``.
 
             Default: all modes. The compiled and the exported mode then check only the core
-            properties, which are values and gradients for any number of tokens. To check the other
-            properties in these two modes would take minutes.
+            properties, which are values and gradients for any number of tokens, because checking
+            all properties in these two modes would take minutes.
 
     Raises:
         AssertionError: If a property does not hold. The message has one line for each property and
-            mode that fail, with the size of the error.
-        TypeError: If ``make`` does not return an encoder.
+            mode that fail, which states the size of the error or another reason.
+        TypeError: If ``make`` returns neither a rotary encoder nor a relative bias, or is not
+            callable.
         ValueError: If a mode is unknown, or ``make`` accepts none of the shapes.
     """
     for name, case in encoder_cases(make).items():
@@ -65,20 +68,20 @@ def check_encoder(make: Make, *, modes: Iterable[str] | None = None) -> None:
 def check_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
     """Check that your own relative bias has the properties of all biases (their contract).
 
-    The bias depends only on the difference of the positions of query and key, its gradients are
-    right, and it can be moved, loaded and compiled.
+    The contract says that the bias depends only on the difference of the positions of query and
+    key, that its gradients are right, and that it can be moved, loaded and compiled.
 
     Args:
-        make: Function or class that returns the bias. It is called without arguments if possible,
-            otherwise with the number of heads, 3.
+        make: Function or class that returns the bias. It is called without arguments if possible.
+            Otherwise it is called with the number of heads, 3.
         modes: Modes in which the bias is run, named as for :func:`check_encoder`.
             Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
             properties, which are values and gradients for any number of tokens.
 
     Raises:
         AssertionError: If a property does not hold. The message has one line for each property and
-            mode that fail, with the size of the error.
-        TypeError: If ``make`` does not return a bias.
+            mode that fail, which states the size of the error or another reason.
+        TypeError: If ``make`` does not return a relative bias, or is not callable.
         ValueError: If a mode is unknown.
     """
     for name, case in bias_cases(make).items():
@@ -88,8 +91,9 @@ def check_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
 def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None:
     """Check that your own feature map has the properties of all feature maps (their contract).
 
-    Features have the sign and shape that the attributes of the map state, do not depend on later
-    tokens, are rounded only once in half precision, and have the right gradients.
+    The contract says that features have the sign that the attributes of the map state, that they do
+    not depend on later tokens, that half precision rounds them at most once, and that their
+    gradients are right.
 
     Args:
         make: Function or class that returns the map. Like an entry of
@@ -101,10 +105,10 @@ def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None
 
     Raises:
         AssertionError: If a property does not hold. The message has one line for each property and
-            mode that fail, with the size of the error.
-        TypeError: If ``make`` does not return a feature map.
-        ValueError: If a mode is unknown, or the map accepts neither 4, 5, 6, 8, 16, 32 or 64
-            channels per head nor the number in its attribute ``head_dim``.
+            mode that fail, which states the size of the error or another reason.
+        TypeError: If ``make`` does not return a feature map, or is not callable.
+        ValueError: If a mode is unknown. Also if the map accepts none of the numbers 4, 5, 6, 8,
+            16, 32 and 64 of channels per head, nor the number in its attribute ``head_dim``.
     """
     name, case = feature_case(make)
     _check(FEATURE_MAP, case, name, modes)
@@ -113,11 +117,11 @@ def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None
 def check_weight(make: Make, *, modes: Iterable[str] | None = None) -> None:
     """Check that your own position weight has the properties of all weights (their contract).
 
-    All algorithms for the sums of the weight agree with its matrix, gradients are right, causal
-    sums do not depend on later tokens, and later tokens can be computed from the state alone. A
-    weight has no matrix if the weight of two tokens depends on the tokens between them, as for a
-    delta rule. In this case the sums are compared with sums that the weight computes token by
-    token.
+    The contract says that all algorithms for the sums of the weight agree with its matrix, that
+    gradients are right, that causal sums do not depend on later tokens, and that a state is all
+    that later outputs need of the earlier tokens. A weight has no matrix if the weight of two
+    tokens depends on the tokens between them, as for a delta rule. In this case the sums are
+    compared with sums that the weight computes token by token.
 
     Args:
         make: Function or class that returns the weight. Like an entry of
@@ -129,8 +133,8 @@ def check_weight(make: Make, *, modes: Iterable[str] | None = None) -> None:
 
     Raises:
         AssertionError: If a property does not hold. The message has one line for each property and
-            mode that fail, with the size of the error.
-        TypeError: If ``make`` does not return a position weight.
+            mode that fail, which states the size of the error or another reason.
+        TypeError: If ``make`` does not return a position weight, or is not callable.
         ValueError: If a mode is unknown, or the weight has no sums for 1, 2, 3, 4, 6 or 8 heads and
             some number of tokens from 1 to 100.
     """

@@ -15,15 +15,15 @@ class Property(NamedTuple):
     """One property of a contract.
 
     Attributes:
-        words: Sentence that states the property, for messages.
+        words: Sentence that states the property, for error messages.
         check: Function that raises an error if the property does not hold. It is called as
             ``check(case, run)``, where ``run`` is the :class:`~stringlib.testing.modes.Mode` in
             which everything is computed.
         proves: Ids of equations of the book that the property checks in float64.
         core: Whether the property is also checked in modes that are slow to prepare. Core
             properties say that a mode gives the values and gradients of eager mode, for any size.
-            If they hold in a mode, and the other properties hold in eager mode, then the other
-            properties are likely to hold in this mode too.
+            If the core properties hold in a mode, and all other properties hold in eager mode, then
+            all other properties are likely to hold in the mode, too.
     """
 
     words: str
@@ -33,7 +33,7 @@ class Property(NamedTuple):
 
 
 class SkippedError(NotImplementedError):
-    """Raised by :func:`skip` in a property that does not apply to a case."""
+    """Error that :func:`skip` raises in a property that does not apply to the case."""
 
 
 class Contract:
@@ -49,12 +49,12 @@ class Contract:
     def holds(
         self, *proves: str, core: bool = False
     ) -> Callable[[Callable[[Any, Mode], None]], Callable[..., None]]:
-        """Return a decorator that adds a property.
+        """Return a decorator that adds a function to the contract as a property.
 
         Args:
             *proves: Ids of equations of the book that the property checks.
-            core: Whether the property is also checked in modes that are slow to prepare. Default:
-                False.
+            core: Whether the property is also checked in modes that are slow to prepare (compiled,
+                exported). Default: False.
         """
 
         def add(check: Callable[[Any, Mode], None]) -> Callable[..., None]:
@@ -65,7 +65,7 @@ class Contract:
         return add
 
     def check(self, case: Any, what: str, modes: Sequence[Mode] | None = None) -> None:
-        """Check every property in every mode.
+        """Check that a part has every property in every mode.
 
         Args:
             case: The part to be checked, in the form that the properties of this contract expect.
@@ -100,7 +100,7 @@ class Contract:
 def close(got: Tensor, want: Tensor, limit: float, what: str = "the result") -> None:
     """Raise an ``AssertionError`` unless two tensors are close.
 
-    Shape and dtype must be equal. NaN must be at the same entries.
+    The two tensors must have the same shape and dtype, and NaN at the same entries.
 
     Args:
         got: The result.
@@ -141,13 +141,14 @@ def each_close(got: Iterable[Tensor], want: Iterable[Tensor], limit: float, what
 def small(error: float, limit: float, what: str) -> None:
     """Raise an ``AssertionError`` if an error exceeds its limit or is NaN."""
     if not error <= limit:
-        raise AssertionError(f"{what} is off by {error:.1e}, at most {limit:.0e} is allowed")
+        raise AssertionError(f"{what} must have an error of at most {limit:.2g}, got {error:.2g}")
 
 
 def derives_both_ways(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
     """Raise an ``AssertionError`` unless forward and backward differentiation agree.
 
-    With the Jacobian matrix J, ⟨g, J t⟩ and ⟨Jᵀ g, t⟩ are compared for one g and one t.
+    Let J be the Jacobian matrix of the function. For one vector t and one vector g, the function
+    compares ⟨g, J t⟩ from forward differentiation with ⟨Jᵀ g, t⟩ from backward differentiation.
 
     Args:
         function: Function of one tensor.
@@ -178,6 +179,8 @@ def refused(
 ) -> None:
     """Raise an ``AssertionError`` unless a call raises the expected error.
 
+    Any error but a ``ValueError`` or a ``TypeError`` is raised again.
+
     Args:
         call: Function that has to reject its arguments.
         *arguments: Arguments of the call.
@@ -189,10 +192,12 @@ def refused(
     except (ValueError, TypeError) as raised:
         true(
             isinstance(raised, error) and words in str(raised),
-            f"bad input must raise {error.__name__} with {words!r}, got {raised!r}",
+            f"bad input must raise {error.__name__} with {words!r} in its message, got {raised!r}",
         )
     else:
-        raise AssertionError(f"bad input must raise {error.__name__} with {words!r}, got no error")
+        raise AssertionError(
+            f"bad input must raise {error.__name__} with {words!r} in its message, got no error"
+        )
 
 
 def skip() -> None:

@@ -1,4 +1,4 @@
-"""Contract of rotary encoders: the properties that hold for every basis and all frequencies."""
+"""Contract of rotary encoders, the list of the properties that every rotary encoder must have."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ ENCODER = Contract()
 def heads_of(encoder: RotaryEncoder) -> int:
     """Return a number of heads of queries that an encoder accepts.
 
-    This is ``encoder.heads``, or 4 if ``encoder.heads`` is 1, which fits any number.
+    An encoder with one head accepts queries with any number of heads; for it the result is 4. For
+    any other encoder the result is ``encoder.heads``.
     """
     return 4 if encoder.heads == 1 else encoder.heads
 
@@ -150,7 +151,8 @@ def generators_are_skew_commute_and_exponentiate_to_the_rotation(make: Make, run
     generators, matrices = run(lambda r: (encoder.generators(), encoder.matrix(r)), positions)
     square = encoder.head_dim, encoder.head_dim
     shape = (encoder.heads, encoder.coord_dim, *square)
-    true(generators.shape == shape, f"generators() must be {shape}, got {tuple(generators.shape)}")
+    got = tuple(generators.shape)
+    true(got == shape, f"generators() must have shape {shape}, got {got}")
     small(properties.skew_error(generators), 1e-13, "L + Lᵀ")
     small(properties.commutator_error(generators), 1e-12, "a commutator of generators")
     exponent = torch.einsum("nk,hkij->hnij", positions, generators)
@@ -166,10 +168,14 @@ def basis_and_frequencies_rebuild_the_rotation(make: Make, run: Mode) -> None:
         lambda r: (encoder.basis(), encoder.frequencies(), encoder.matrix(r)), positions
     )
     pairs, d = frequencies.shape[1], encoder.head_dim
-    true(basis.shape == (encoder.heads, d, d), "basis() must be (heads, head_dim, head_dim)")
+    true(
+        basis.shape == (encoder.heads, d, d),
+        f"basis() must have shape {(encoder.heads, d, d)}, got {tuple(basis.shape)}",
+    )
     true(
         frequencies.shape == (encoder.heads, pairs, encoder.coord_dim),
-        "frequencies() must be (heads, pairs, coord_dim)",
+        f"frequencies() must have shape ({encoder.heads}, pairs, {encoder.coord_dim}), got "
+        f"{tuple(frequencies.shape)}",
     )
     small(properties.orthogonality_error(basis), 1e-12, "PᵀP − I")
     for head, (token, r) in itertools.product(range(encoder.heads), enumerate(positions)):
@@ -269,10 +275,8 @@ def results_have_the_dtype_of_the_vectors_and_are_rounded_once(make: Make, run: 
         narrow = q.to(dtype), k.to(dtype)
         encoded = run(encoder, *narrow, positions)
         rotated = run(encoder.rotate, narrow[0], positions)
-        true(
-            {t.dtype for t in (*encoded, rotated)} == {dtype},
-            f"outputs for {dtype} must be {dtype}",
-        )
+        dtypes = {t.dtype for t in (*encoded, rotated)}
+        true(dtypes == {dtype}, f"outputs for {dtype} must be {dtype}, got {dtypes}")
         exact = encoder(*(x.double() for x in narrow), positions)
         for got, want in zip(encoded, exact, strict=True):
             # only the result is rounded to dtype; angles and products are float32 or float64
@@ -315,11 +319,12 @@ def parameters_move_to_float32_and_float64_but_never_to_half(make: Make, run: Mo
         for step in steps:
             moved.to(step)
         same = all(a is b for a, b in zip(moved.parameters(), own, strict=True))
-        true(same, "parameters must be the same objects after a move, for an optimizer")
+        true(same, "parameters must stay the same objects when moved, as an optimizer expects")
         dtypes = {t.dtype for p in own for t in (p, p.grad) if t is not None}
-        true(dtypes <= {kept}, f"from {stored} to {steps} parameters must be {kept}, got {dtypes}")
+        words = f"parameters moved from {stored} to {steps} must be {kept}, got {dtypes}"
+        true(dtypes <= {kept}, words)
         wide = {moved.frequencies().dtype, moved.basis().dtype}
-        true(wide == {f64}, "frequencies() and basis() must be float64")
+        true(wide == {f64}, f"frequencies() and basis() must be {f64}, got {wide}")
         if kept == stored:
             close(moved.basis(), encoder.basis(), 0.0, "the basis after a move")
             close(moved.frequencies(), encoder.frequencies(), 0.0, "a frequency after a move")
@@ -329,7 +334,7 @@ def parameters_move_to_float32_and_float64_but_never_to_half(make: Make, run: Mo
 
 
 def all_of(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
-    """Return the results of all methods of an encoder."""
+    """Return the results of a call of an encoder and of its methods that return tensors."""
     matrices = encoder.matrix(positions), encoder.generators(), encoder.basis()
     return (*encoder(q, k, positions), encoder.rotate(q, positions), *matrices)
 
@@ -341,7 +346,8 @@ holds_of_modules(ENCODER, lambda make: Held(make, all_of, inputs(make())))
 def a_copy_stands_alone(make: Make, run: Mode) -> None:
     encoder = make()
     folded = copy.deepcopy(encoder.folded())
-    true(not [*folded.parameters()], "a folded encoder must have no parameters")
+    count = len([*folded.parameters()])
+    true(not count, f"a folded encoder must have no parameters, got {count}")
     given = inputs(encoder)
     before, frequencies = run(encoder, *given)[0].clone(), folded.frequencies().clone()
     apart = {name: copied for name, copied in COPIES.items() if "assigned" not in name}
@@ -357,7 +363,7 @@ def a_copy_stands_alone(make: Make, run: Mode) -> None:
 
 @ENCODER.holds(core=True)
 def any_number_of_tokens_and_batches(make: Make, run: Mode) -> None:
-    """Check that one graph serves all sizes.
+    """Check that one graph of an encoder serves all numbers of tokens and all batch sizes.
 
     In modes that are fast to prepare, the folded encoder is checked as well.
     """
@@ -388,7 +394,7 @@ def vmap_works_over_vectors_and_over_positions(make: Make, run: Mode) -> None:
 
 @ENCODER.holds()
 def vmap_works_over_an_ensemble_of_encoders(make: Make, run: Mode) -> None:
-    """Check ``vmap`` over the stacked parameters and buffers of several encoders of one class."""
+    """Check ``vmap`` over the stacked parameters and buffers of two encoders of one class."""
     one, other = make(), make()
     with torch.no_grad():
         for parameter in other.parameters():
@@ -422,14 +428,17 @@ def positions_may_have_every_valid_shape_and_dtype(make: Make, run: Mode) -> Non
     whole = positions.round()
     for call in (lambda r: encoder(q, k, r)[0], encoder.matrix):
         close(run(call, whole.long()), run(call, whole), 0.0, "a result at integers")
+    dtype = encoder.matrix(whole.float()).dtype
     true(
-        encoder.matrix(whole.float()).dtype == torch.float32,
-        "matrix() of float32 positions must be float32",
+        dtype == torch.float32,
+        f"matrix() of float32 positions must be {torch.float32}, got {dtype}",
     )
     deep, _, _ = inputs(encoder, batch=(2, 3))
-    true(run(encoder.rotate, deep, positions).shape == deep.shape, "rotate() must keep the shape")
+    got = tuple(run(encoder.rotate, deep, positions).shape)
+    true(got == deep.shape, f"rotate() must keep the shape {tuple(deep.shape)}, got {got}")
     square = (2, encoder.heads, 6, encoder.head_dim, encoder.head_dim)
-    true(run(encoder.matrix, own).shape == square, f"matrix() must be {square}")
+    got = tuple(run(encoder.matrix, own).shape)
+    true(got == square, f"matrix() must have shape {square}, got {got}")
 
 
 @ENCODER.holds()
@@ -438,18 +447,23 @@ def short_and_empty_sequences(make: Make, run: Mode) -> None:
     for seq in (0, 1, 2):
         q, k, positions = inputs(encoder, seq=seq)
         shapes = [x.shape for x in run(encoder, q, k, positions)]
-        true(shapes == [q.shape, k.shape], f"{seq} tokens must keep their shape")
-        true(encoder.matrix(positions).shape[-3] == seq, f"{seq} tokens must have {seq} matrices")
+        true(
+            shapes == [q.shape, k.shape],
+            f"queries and keys of {seq} tokens must keep their shapes, got "
+            f"{[tuple(shape) for shape in shapes]}",
+        )
+        count = encoder.matrix(positions).shape[-3]
+        true(count == seq, f"matrix() of {seq} positions must return {seq} matrices, got {count}")
         empty = q[:0]
-        none = encoder(empty, empty, positions)[0]
-        true(none.shape == empty.shape, "an empty batch must keep its shape")
+        got = tuple(encoder(empty, empty, positions)[0].shape)
+        true(got == empty.shape, f"a batch must keep its shape {tuple(empty.shape)}, got {got}")
 
 
 @ENCODER.holds()
 def keys_may_have_other_positions_than_queries(make: Make, run: Mode) -> None:
     """Check decoding, where a new query has another position than most keys.
 
-    The keys are rotated together or one by one.
+    The keys are rotated all together, and also one by one.
     """
     encoder = make()
     q, k, positions = inputs(encoder)
@@ -502,7 +516,8 @@ def phases_keep_gradients_and_precision(make: Make, run: Mode) -> None:
     narrow = encoder.phases(positions).to(torch.bfloat16)
     true(
         narrow.cos_sin.dtype == torch.float32,
-        "phases must stay in float32, because angles in bfloat16 are inaccurate",
+        f"phases moved to bfloat16 must be float32, got {narrow.cos_sin.dtype}, because angles in "
+        "bfloat16 are inaccurate",
     )
     true(encoder.phases(positions).to("meta").cos_sin.is_meta, "phases must move to a device")
     file = io.BytesIO()
@@ -564,7 +579,10 @@ def inputs_are_not_changed_and_nan_stays_in_its_token(make: Make, run: Mode) -> 
     for t, c in zip((q, k, positions), copies, strict=True):
         close(t, c, 0.0, "an argument, which a call must not change,")
     spoiled = encoded.isnan().any(-1)
-    true(spoiled[0, 0, 2] and spoiled.sum() == 1, "a NaN must stay in its token")
+    true(
+        spoiled[0, 0, 2] and spoiled.sum() == 1,
+        "a NaN in one query must give a NaN in the result of this query and in no other",
+    )
 
 
 @ENCODER.holds()

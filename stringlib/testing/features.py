@@ -1,4 +1,4 @@
-"""Contract of feature maps: the properties that every feature map must have."""
+"""Contract of feature maps, the list of the properties that every feature map must have."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ class Mapped:
 
     Attributes:
         make: Function that returns the map in float64, with the same random numbers at each call.
-        plain: Independent implementation of the features, ``plain(phi, x)``. It reads the random
-            vectors of the map ``phi``, and gets vectors x, ``(..., heads, n, d)``. Its features may
-            differ from those of the map by a factor per token. None if there is no such function.
+        plain: Independent implementation of the features, which is called as ``plain(phi, x)``
+            with the map ``phi`` and vectors x, ``(..., heads, n, d)``. It reads the random vectors
+            of the map. Its features may differ from those of the map by a factor per token. None if
+            there is no independent implementation.
         head_dim: Number of channels of a head.
         heads: Number of heads.
-        exponential: Whether products of features estimate exp(xᵀy), so that a layer has to multiply
-            queries and keys by head_dim^(−1/4).
-        nonnegative: Whether features are never negative.
+        exponential: Whether the inner product of the features of x and y estimates exp(xᵀy). A
+            layer then has to multiply queries and keys by head_dim^(−1/4).
+        nonnegative: Whether no feature is ever negative.
         stabilized: Whether the map divides its features by factors that depend on the tokens and
             cancel in attention, to prevent overflow.
     """
@@ -55,7 +56,7 @@ class Mapped:
         return (*self.tokens(2, 2, n=n), random(2, self.heads, n, 3, seed=1))
 
     def attend(self, phi: FeatureMap, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
-        """Return causal linear attention with scaled keys, as a layer computes it.
+        """Return the outputs of causal linear attention with scaled keys, as a layer computes them.
 
         Args:
             phi: The feature map.
@@ -73,12 +74,12 @@ class Mapped:
 def all_of(phi: FeatureMap, x: Tensor) -> tuple[Tensor, ...]:
     """Return all results of a feature map.
 
-    They are, in this order:
+    The results are, in this order:
 
-    - the features of queries;
-    - the features of keys;
-    - the features of keys that ``scaled_keys`` returns, without their factors;
-    - the logarithms of these factors, if there are any.
+    - the features of the vectors as queries;
+    - the features of the vectors as keys;
+    - the features of the vectors as keys that ``scaled_keys`` returns, without a factor per key;
+    - the logarithms of the factors of all keys, if there are any.
     """
     features, scale = phi.scaled_keys(x)
     return (phi(x), phi(x, is_query=False), features, *(() if scale is None else (scale,)))
@@ -87,7 +88,8 @@ def all_of(phi: FeatureMap, x: Tensor) -> tuple[Tensor, ...]:
 @FEATURE_MAP.holds()
 def features_have_the_sign_shape_and_scale_that_they_say(case: Mapped, run: Mode) -> None:
     phi = case.make()
-    true(phi.nonnegative == case.nonnegative, f"nonnegative must be {case.nonnegative}")
+    told = f"nonnegative must be {case.nonnegative}, got {phi.nonnegative}"
+    true(phi.nonnegative == case.nonnegative, told)
     scale = case.head_dim**-0.25 if case.exponential else 1.0
     true(abs(phi.scale - scale) < 1e-9, f"scale must be {scale:.4f}, got {phi.scale}")
     m = phi(torch.zeros(case.heads, 1, case.head_dim).double()).shape[-1]
@@ -97,13 +99,17 @@ def features_have_the_sign_shape_and_scale_that_they_say(case: Mapped, run: Mode
         x = case.tokens(*batch, n=n)
         *features, last = run(lambda x: all_of(phi, x), x)
         if case.exponential:
-            true(last.shape == x.shape[:-1], "a key_scale must have a number for each key")
+            shape, got = tuple(x.shape[:-1]), tuple(last.shape)
+            true(got == shape, f"scaled_keys must return one scale per key, {shape}, got {got}")
         else:
             features.append(last)
         for y in features:
             shape = (*x.shape[:-1], m)
             true(y.shape == shape, f"features must have shape {shape}, got {tuple(y.shape)}")
-            true((y >= 0).all() or not case.nonnegative, "a feature is negative")
+            true(
+                (y >= 0).all() or not case.nonnegative,
+                "features must not be negative if nonnegative is True, got a negative feature",
+            )
 
 
 @FEATURE_MAP.holds()
@@ -160,7 +166,10 @@ def gradients_are_the_derivatives(case: Mapped, run: Mode) -> None:
 
 
 HALF = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
-"""Largest accepted error of attention in half precision, relative to the largest number."""
+"""Largest accepted error of attention in half precision, by dtype.
+
+The error is relative to the largest absolute value of the exact result, or to 1 if that is larger.
+"""
 
 
 @FEATURE_MAP.holds()
@@ -184,15 +193,16 @@ def half_precision_rounds_features_at_most_once_and_autocast_never(case: Mapped,
         told = f"features of {dtype} must be {dtype} or float32, got {narrow.dtype}"
         true(narrow.dtype in (dtype, torch.float32), told)
         wide_enough = scale is None or scale.dtype == torch.float32
-        true(wide_enough, "a key_scale must be float32 or wider")
+        kind = None if scale is None else scale.dtype
+        true(wide_enough, f"scales of keys in {dtype} must be {torch.float32}, got {kind}")
 
 
 @FEATURE_MAP.holds()
 def half_precision_attends_and_learns_as_float32_does(case: Mapped, run: Mode) -> None:
-    """Check attention and its gradients for vectors of several lengths.
+    """Check attention in half precision and its gradients for vectors of several lengths.
 
-    The map and the vectors are rounded to half precision first, so that both computations start
-    from the same numbers.
+    Attention in float32 is the expected result. The map and the vectors are rounded to half
+    precision first, so that half precision and float32 start from the same numbers.
     """
     for length in (1.0, 4.0, 12.0):
         for dtype, limit in HALF.items():
@@ -209,14 +219,14 @@ def half_precision_attends_and_learns_as_float32_does(case: Mapped, run: Mode) -
             for want, got in zip(*found, strict=True):
                 what = f"attention in {dtype}, or a gradient, for vectors of length {length}"
                 known = want.isfinite()  # without a stabiliser float32 may overflow too
-                true(bool(got[known].isfinite().all()), f"{what}, must be finite as in float32")
+                true(bool(got[known].isfinite().all()), f"{what} must be finite, as in float32")
                 got, want = (x.float().where(known, 0) for x in (got, want))
                 close(got, want, limit * max(want.abs().max().item(), 1.0), what)
 
 
 @FEATURE_MAP.holds()
 def later_tokens_change_nothing_and_nan_stays_in_its_token(case: Mapped, run: Mode) -> None:
-    """Check causal attention with ``scaled_keys``, and a NaN in one token."""
+    """Check causal attention after a change of later keys, and features where a token has a NaN."""
     phi = case.make()
     q, k, v = case.qkv(40)
     if not phi.nonnegative:
@@ -231,7 +241,7 @@ def later_tokens_change_nothing_and_nan_stays_in_its_token(case: Mapped, run: Mo
     close(after[..., :20, :], before[..., :20, :], 0.0, "an output before a changed key")
     true(
         not torch.equal(after[..., 20:, :], before[..., 20:, :]),
-        "outputs after a changed key must change",
+        "outputs after a changed key must change, got the same outputs",
     )
     x = case.tokens(2)
     x[0, 0, 2, 0] = torch.nan

@@ -27,7 +27,7 @@ Free = Sequence[Sequence[int]]
 
 
 class Mode:
-    """Eager mode, which runs a function unchanged; base class of the other modes.
+    """Mode that runs a function unchanged (eager mode), and base class of all other modes.
 
     ``mode(function, *tensors)`` calls a function in the mode.
     """
@@ -48,7 +48,7 @@ class Mode:
         return function
 
     def around(self) -> AbstractContextManager[Any]:
-        """Return the context in which results and gradients of this mode have to be computed."""
+        """Return a context manager in which results and gradients of this mode are computed."""
         return nullcontext()
 
     def __call__(self, function: Function, *tensors: Tensor) -> Any:
@@ -57,12 +57,12 @@ class Mode:
             return self.prepared(function, *tensors)(*tensors)
 
     def gradients(self, out: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
-        """Return the gradients of a weighted sum of the outputs, with fixed weights.
+        """Return the gradients of a weighted sum of the outputs, with weights from −1 to 2.
 
         Args:
             out: The outputs.
-            leaves: Tensors with respect to which gradients are computed. The gradient of a leaf
-                that is not used is 0.
+            leaves: Tensors with respect to which gradients are computed. If the outputs do not
+                depend on a tensor, its gradient is 0.
         """
         factors = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view(out.shape)
         with self.around():
@@ -86,13 +86,13 @@ class Blind(Mode):
 
     @contextlib.contextmanager
     def around(self) -> Iterator[None]:
-        """Return a context in which reading a value raises an error."""
+        """Return a context manager in which reading a value of a tensor raises an error."""
         with without_looking(), _NoLook():
             yield
 
 
 class Compiled(Mode):
-    """Mode that compiles a function by ``torch.compile``, with dynamic sizes and in one graph."""
+    """Mode that compiles a function by ``torch.compile``, into one graph with dynamic sizes."""
 
     name = "compiled"
     cheap = False
@@ -104,7 +104,7 @@ class Compiled(Mode):
 
 
 class Exported(Mode):
-    """Mode that exports a function by ``torch.export``, with dynamic sizes of free dimensions."""
+    """Mode that exports a function by ``torch.export``; sizes of free dimensions are dynamic."""
 
     name = "exported"
     cheap = False
@@ -120,16 +120,18 @@ class Exported(Mode):
 class Batched(Mode):
     """Mode that runs ``torch.func.vmap`` over a batch of two entries.
 
-    The first entry consists of other tensors, the second of the given tensors. The entries differ,
-    because code that mixes them up would otherwise go unnoticed.
+    The second entry consists of the given tensors. The first entry consists of the same tensors
+    with their first dimension reversed. If the two entries were equal, code that mixes them up
+    would go unnoticed.
     """
 
     name = "batched"
 
     def prepared(self, function: Function, *tensors: Tensor, free: Free = ()) -> Function:
-        """Return a function that applies ``function`` to a batch and returns its second result.
+        """Return a function that runs ``function`` on a batch that contains its arguments.
 
-        The arguments are the second entry of the batch.
+        The arguments are the second entry of the batch. The function returns the result of this
+        entry.
         """
         batched = torch.func.vmap(function)
 
@@ -151,7 +153,7 @@ def _after_another(x: Tensor) -> Tensor:
 
 EAGER = Mode()
 MODES: tuple[Mode, ...] = (EAGER, Blind(), Compiled(), Exported(), Batched())
-"""All modes. The first, eager mode, is the one with which the others are compared."""
+"""All modes. The first is eager mode, with which all other modes are compared."""
 
 
 class _Program(nn.Module):
@@ -172,21 +174,24 @@ class _Program(nn.Module):
 
 
 class _NoLook(TorchDispatchMode):
-    """Mode of PyTorch that raises an error at each operation that would wait for a GPU."""
+    """PyTorch dispatch mode that raises an error at each operation that would wait for a GPU."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket.__name__ in ("_local_scalar_dense", "nonzero", "equal"):
-            raise AssertionError(f"a value is read, which would synchronise a GPU: {func}")
+            raise AssertionError(
+                f"values of tensors must not be read, got the operation {func}. On a GPU it would "
+                "wait for the device."
+            )
         return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
 def lines_of_a_graph(exported: bool = False) -> Iterator[None]:
-    """Return a context in which the code for a compiler or exporter is run eagerly.
+    """Return a context manager in which code for a compiler or an exporter runs in eager mode.
 
     Args:
-        exported: If True, the code that ``torch.export`` would trace. If False (default), the code
-            that ``torch.compile`` would trace.
+        exported: If True, the code that ``torch.export`` would trace is run. If False (default),
+            the code that ``torch.compile`` would trace is run.
     """
     with (
         mock.patch("torch.compiler.is_compiling", return_value=True),
@@ -196,12 +201,13 @@ def lines_of_a_graph(exported: bool = False) -> Iterator[None]:
 
 
 class OneDevice(TorchDispatchMode):
-    """Mode of PyTorch that raises an error if a tensor is created on another device.
+    """PyTorch dispatch mode that raises an error for a result that is on another device.
 
-    Capturing a CUDA graph would fail for such a tensor.
+    Capturing a CUDA graph would fail if an operation returned a tensor on another device.
 
     Args:
-        device: Device of all tensors. ``"meta"`` can stand for a device that is not available.
+        device: Type of the device on which all results have to be. ``"meta"`` can stand for a
+            device that is not available.
     """
 
     def __init__(self, device: str) -> None:
@@ -219,7 +225,7 @@ class OneDevice(TorchDispatchMode):
 
 
 def on_meta(call: Callable[[], Any]) -> Iterator[Any]:
-    """Yield the results of a call on the meta device, where tensors on other devices are an error.
+    """Yield the results of a call on the meta device; a tensor on another device raises an error.
 
     The meta device stands for any device but the CPU. The call is run three times: unchanged, with
     the code that a compiler would trace, and with the code that an exporter would trace.

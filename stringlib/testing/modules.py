@@ -1,4 +1,4 @@
-"""Properties that every module must have when copied, on any device, and with ``torch.func``."""
+"""Properties that every module must have: in copies, on any device, and with ``torch.func``."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Held(NamedTuple):
 
     Attributes:
         make: Function that returns the module, with the same parameters at each call.
-        gives: Function that returns the results of all methods of the module,
+        gives: Function that returns the results of all methods of the module. It is called as
             ``gives(module, *given)``.
-        given: Tensors that are the arguments of the methods.
+        given: Tensors that are passed to ``gives`` after the module.
     """
 
     make: Make
@@ -48,7 +48,7 @@ def holds_of_modules(contract: Contract, held: Callable[[Any], Held]) -> None:
 
     Args:
         contract: The contract to which the properties are added.
-        held: Function that returns the module of a case and arguments for this module.
+        held: Function that returns the :class:`Held` of a case.
     """
 
     @contract.holds()
@@ -133,7 +133,7 @@ def _emptied(empty: Make, make: Make) -> nn.Module:
 
 @contextmanager
 def _empty_is_nan() -> Iterator[None]:
-    """Return a context in which new memory is filled with NaN.
+    """Return a context manager in which new memory is filled with NaN.
 
     New memory might otherwise contain the right numbers by chance, from a tensor that was freed.
     """
@@ -153,7 +153,8 @@ COPIES: dict[str, Callable[[Make], nn.Module]] = {
     "made on meta, emptied and loaded": _from_meta,
     "made on meta and assigned": _assigned,
 }
-"""Ways to copy a module, by what is done to the module.
+"""Ways to copy a module, by the words for what is done to the module.
 
-Each function gets a function that makes the module, and returns a module with the same numbers.
+Each entry is a function. Its argument is a function that makes the module, and it returns a module
+with the same numbers.
 """

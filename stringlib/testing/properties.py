@@ -1,8 +1,8 @@
-r"""Functions that measure how far encoders, attention and matrices violate a property.
+r"""Functions that measure by how much encoders, attention and matrices violate a property.
 
 A function named ``..._error`` returns a number that is 0 if the property holds exactly. Tests,
-notebooks and exercises compare this error with a limit. Errors of logits are relative to
-:math:`\|q\|\,\|k\|`.
+notebooks and exercises compare this error with a limit. Errors of logits are divided by the norms
+of query and key, :math:`\|q\|\,\|k\|`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def normal(*shape: int) -> Tensor:
 
 
 def largest_difference(a: Tensor, b: Tensor) -> float:
-    """Return the largest absolute difference of two broadcastable tensors; 0 for empty tensors.
+    """Return the largest absolute difference of two tensors whose shapes broadcast.
+
+    The difference of empty tensors is 0.
 
     Raises:
         TypeError: If ``a`` or ``b`` is not a tensor, or is boolean.
@@ -41,19 +43,20 @@ def skew_error(matrix: Floats[Tensor, "... d d"]) -> float:
     """Return the largest absolute entry of L + Lᵀ, which is 0 for a skew-symmetric matrix L.
 
     Args:
-        matrix: L, ``(..., d, d)``.
+        matrix: Matrix L, ``(..., d, d)``.
     """
     return largest_difference(matrix, -matrix.mT)
 
 
 @checked
 def orthogonality_error(matrix: Floats[Tensor, "... n d"]) -> float:
-    r"""Return the largest absolute entry of :math:`R^\top R - I`, equation :eq:`eq-isometry`.
+    r"""Return by how much the columns of a matrix are not orthonormal, equation :eq:`eq-isometry`.
 
-    The error is 0 for an orthogonal matrix, and for a matrix with orthonormal columns.
+    The error is the largest absolute entry of :math:`R^\top R - I` for the matrix R. It is 0 for an
+    orthogonal matrix, and for any other matrix with orthonormal columns.
 
     Args:
-        matrix: R, ``(..., n, d)`` with n ≥ d.
+        matrix: Matrix R, ``(..., n, d)`` with n ≥ d.
     """
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     return largest_difference(matrix.mT @ matrix, eye)
@@ -61,10 +64,12 @@ def orthogonality_error(matrix: Floats[Tensor, "... n d"]) -> float:
 
 @checked
 def commutator_error(generators: Floats[Tensor, "... coord_dim d d"]) -> float:
-    """Return the largest absolute entry of all commutators L_i L_j − L_j L_i of generators.
+    """Return the largest absolute entry of the commutators of all pairs of generators.
+
+    The commutator of the generators L_i and L_j is L_i L_j − L_j L_i.
 
     Args:
-        generators: The generators L_i, ``(..., coord_dim, d, d)``.
+        generators: Generators L_i, ``(..., coord_dim, d, d)``.
     """
     left, right = generators.unsqueeze(-3), generators.unsqueeze(-4)
     return largest_difference(left @ right, right @ left)
@@ -76,14 +81,15 @@ def group_law_error(
     a: Positions[Tensor, "... seq encoder.coord_dim"],
     b: Positions[Tensor, "... seq encoder.coord_dim"],
 ) -> float:
-    r"""Return the largest absolute entry of :math:`R(a)R(b) - R(a+b)`, equation :eq:`eq-group-law`.
+    r"""Return by how much an encoder violates the group law, equation :eq:`eq-group-law`.
 
-    R(r) is the rotation of the encoder at position r.
+    The error is the largest absolute entry of :math:`R(a)R(b) - R(a+b)`, where R(r) is the rotation
+    of the encoder at position r.
 
     Args:
         encoder: The encoder.
-        a: Positions, ``(..., seq, coord_dim)``.
-        b: Other positions, ``(..., seq, coord_dim)``.
+        a: Positions a, ``(..., seq, coord_dim)``.
+        b: Positions b, ``(..., seq, coord_dim)``.
     """
     return largest_difference(encoder.matrix(a) @ encoder.matrix(b), encoder.matrix(a + b))
 
@@ -92,10 +98,11 @@ def group_law_error(
 def generator_error(
     encoder: RotaryEncoder, positions: Positions[Tensor, "seq encoder.coord_dim"]
 ) -> float:
-    r"""Return the largest absolute entry of :math:`R(r) - \exp(\sum_k r_k L_k)`.
+    r"""Return by how much an encoder's rotations differ from the exponentials of its generators.
 
-    R(r) is the rotation of the encoder at position r, and :math:`L_k` are its generators. The
-    exponential is computed by ``torch.matrix_exp``.
+    The error is the largest absolute entry of :math:`R(r) - \exp(\sum_k r_k L_k)`. Here R(r) is the
+    rotation of the encoder at position r, and :math:`L_k` are its generators. The exponential is
+    computed by ``torch.matrix_exp``.
 
     Args:
         encoder: The encoder.
@@ -107,9 +114,9 @@ def generator_error(
 
 @checked
 def logits(encoder: RotaryEncoder, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:
-    """Return the inner products of all encoded queries and keys, ``(..., heads, seq, seq)``.
+    """Return the inner product of each encoded query and each encoded key of a head.
 
-    The inner products are not divided by √head_dim.
+    The inner products, ``(..., heads, seq, seq)``, are not divided by √head_dim.
 
     Args:
         encoder: The encoder.
@@ -128,13 +135,13 @@ def relative_logit_error(
     q: Floats[Tensor, "... n head_dim"],
     k: Floats[Tensor, "... keys head_dim"],
 ) -> float:
-    r"""Return the largest difference of logits, relative to the norms of query and key.
+    r"""Return the largest difference of two tensors of logits, relative to the norms of q and k.
 
-    This is the maximum of :math:`|a - b| / (\|q\|\,\|k\|)` over all queries and keys.
+    The result is the maximum of :math:`|a - b| / (\|q\|\,\|k\|)` over all queries and keys.
 
     Args:
         a: Logits, ``(..., n, keys)``.
-        b: Other logits of the same queries and keys.
+        b: Logits of the same queries and keys that are compared with ``a``.
         q: The queries, ``(..., n, head_dim)``.
         k: The keys, ``(..., keys, head_dim)``.
     """
@@ -151,7 +158,7 @@ def translation_error(
     positions: Positions[Tensor, "... seq encoder.coord_dim"],
     shift: Tensor | float,
 ) -> float:
-    r"""Return how much shifting every position changes the logits, equation :eq:`eq-relative`.
+    r"""Return by how much a shift of all positions changes the logits, equation :eq:`eq-relative`.
 
     Args:
         encoder: The encoder.
@@ -176,7 +183,9 @@ def fold_error(
     w_k: Floats[Tensor, "key_rows model_dim"],
     positions: Tensor,
 ) -> float:
-    r"""Return how much folding the basis into the projections changes the logits, :eq:`eq-fold`.
+    r"""Return by how much folding an encoder's basis changes the logits, equation :eq:`eq-fold`.
+
+    Folding merges the basis into the projections of queries and keys.
 
     Args:
         encoder: The encoder.
@@ -207,7 +216,8 @@ def shift_error(
     """Return the relative change of an attention output when all positions are shifted.
 
     Args:
-        attend: Function of the positions that returns outputs, a kernel or attention weights.
+        attend: Function of the positions that returns a tensor, such as the outputs, a kernel or
+            attention weights.
         positions: Positions of the tokens, ``(..., seq, coord_dim)``.
         shift: Shift that is added to every position, a number or one number per coordinate.
 
@@ -265,8 +275,8 @@ def _require_pair(a: tuple[str, Tensor], b: tuple[str, Tensor]) -> None:
         torch.broadcast_shapes(a[1].shape, b[1].shape)
     except RuntimeError:
         raise ValueError(
-            f"{b[0]} must broadcast with the shape of {a[0]}, {tuple(a[1].shape)}, got "
-            f"{tuple(b[1].shape)}"
+            f"{b[0]} must have a shape that broadcasts with the shape {tuple(a[1].shape)} of "
+            f"{a[0]}, got {tuple(b[1].shape)}"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Contract of position weights: the properties of linear attention with every position weight."""
+"""Contract of position weights, the list of the properties that every position weight must have."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ class Weighted:
     """A position weight to be checked, and the properties that are expected of it.
 
     Attributes:
-        draw: For a data-dependent weight, function that draws the tensor from which the weight is
-            computed, ``draw(batch, n, generator)``. None for any other weight.
-        build: Function that returns the weight, ``build(tensor, n, start)``. Its arguments are the
-            drawn tensor (or None), the total number of tokens, and the number of tokens before the
-            first token of the tensor.
-        dense: Function that returns the matrix of the weights w(i, j), ``dense(tensor, n)``. The
-            shape is ``(..., heads or 1, n, n)``, or ``(..., heads or 1, n, n, m)`` if the weight
-            differs between features. The result is None if the weight of two tokens depends on the
-            tokens between them. Attention is then compared with attention that the weight computes
-            token by token.
-        modes: Algorithms for the sums that the weight has, besides the default (None).
+        draw: For a data-dependent weight, the function that draws the tensor from which the weight
+            is computed. It is called as ``draw(batch, n, generator)``. For any other weight, None.
+        build: Function that returns the weight. It is called as ``build(tensor, n, start)``, with
+            the drawn tensor (or None), the total number of tokens, and the number of tokens before
+            the first token of the tensor.
+        dense: Function that returns the matrix of the weights w(i, j) of all pairs of tokens. It is
+            called as ``dense(tensor, n)``. The shape is ``(..., heads or 1, n, n)``, or
+            ``(..., heads or 1, n, n, m)`` if the weight differs between features. The result is
+            None if the weight of two tokens depends on the tokens between them. Attention is then
+            compared with attention that the weight computes token by token.
+        modes: Algorithms that the weight has for the sums, besides the default algorithm (None).
         causal: Values of ``causal`` that the weight accepts. Default: False and True.
         carries: Whether attention can continue from a state. Default: True.
         rectangular: Whether the numbers of queries and keys may differ. Default: True.
         heads: Number of heads. Default: 3.
         lengths: Numbers of tokens that the weight accepts. Default: all numbers.
         cut: Function that returns the part of the drawn tensor that belongs to the tokens from
-            ``start`` to ``end``, ``cut(tensor, start, end)``. Default: the whole tensor.
+            ``start`` to ``end``. It is called as ``cut(tensor, start, end)``. Default: a function
+            that returns the whole tensor.
         parameters: Learned parameters of the weight. Default: none.
         normalized: Whether the sums of values are divided by the sums of the weights. Default:
             True.
@@ -64,9 +65,14 @@ class Weighted:
     normalized: bool = True
 
     def ways(self, run: Mode, *, causal: Sequence[bool] = (False, True)) -> list[Any]:
-        """Return the pairs of ``causal`` and algorithm with which sums are checked.
+        """Return the pairs (``causal``, algorithm) with which sums are checked.
 
-        In a mode of execution that is slow to prepare, only one pair is returned.
+        In a mode of execution that is slow to prepare, at most one pair is returned.
+
+        Args:
+            run: Mode of execution.
+            causal: Values of ``causal`` from which the pairs are formed. Values that the weight
+                does not accept are left out. Default: False and True.
         """
         found = [
             (which, mode)
@@ -78,7 +84,15 @@ class Weighted:
         return found if run.cheap else found[:1]
 
     def given(self, n: int, batch: tuple[int, ...] = (2,), **sizes: int) -> list[Tensor]:
-        """Return random features of queries and keys, values, and the drawn tensor, if any."""
+        """Return random features of queries and keys, and random values.
+
+        For a data-dependent weight, the drawn tensor is returned as well.
+
+        Args:
+            n: Number of tokens.
+            batch: Shape of the batch. Default: ``(2,)``.
+            **sizes: Further arguments of :func:`inputs`.
+        """
         generator = torch.Generator().manual_seed(3)
         made = [] if self.draw is None else [self.draw(batch, n, generator)]
         return [*inputs(n, batch, heads=self.heads, **sizes), *made]
@@ -91,13 +105,14 @@ class Weighted:
         length: int | None = None,
         **options: Any,
     ) -> Any:
-        """Return the attention that the package computes.
+        """Return the result of the package's ``linear_attention`` with this weight.
 
         Args:
             tensors: Features, values and the drawn tensor, as :meth:`given` returns them.
-            causal: Whether attention is causal.
+            causal: Whether attention is causal. Default: True.
             mode: Algorithm for the sums. Default: the default of the weight.
-            length: Total number of tokens, if ``tensors`` contain only some. Default: all.
+            length: Total number of tokens, if ``tensors`` contain only some of them. Default: the
+                number of tokens in ``tensors``.
             **options: Further arguments of
                 :func:`~stringlib.attention.linear.linear_attention`.
         """
@@ -109,12 +124,16 @@ class Weighted:
     def by_definition(
         self, tensors: Sequence[Tensor], causal: bool = True, normalize: bool | None = None
     ) -> Tensor:
-        """Return attention computed by its definition, with NaN where 0 is divided by 0.
+        """Return the output of attention, computed by its definition, as the expected result.
+
+        The output is NaN where 0 is divided by 0. If the weight has no matrix, the package computes
+        the expected result itself, token by token.
 
         Args:
             tensors: Features, values and the drawn tensor, as :meth:`given` returns them.
             causal: Whether attention is causal. Default: True.
-            normalize: Whether to divide by the sums of the weights. Default: ``normalized``.
+            normalize: Whether to divide by the sums of the weights. Default: the attribute
+                ``normalized``.
         """
         q, k, v, *made = tensors
         weights = self.dense(made[0] if made else None, v.shape[-2])
@@ -124,7 +143,7 @@ class Weighted:
         return dense_attention(q, k, v, weights, causal, normalize)
 
     def _token_by_token(self, tensors: Sequence[Tensor], normalize: bool) -> Tensor:
-        """Return causal attention, where each token starts from the state of the previous token."""
+        """Return the output of causal attention, computed token by token with a state."""
         state, out, n = None, [tensors[2][..., :0, :]], tensors[2].shape[-2]
         for i in range(n):
             told = {"state": state, "return_state": True, "normalize": normalize}
@@ -138,7 +157,7 @@ class Weighted:
         return [*cut, *(self.cut(x, start, end) for x in tensors[3:])]
 
     def some(self, *wanted: int) -> list[int]:
-        """Return the wanted lengths that the weight allows, or one other if it allows none."""
+        """Return the wanted lengths that the weight allows; if it allows none, its last length."""
         return [n for n in wanted if not self.lengths or n in self.lengths] or [self.lengths[-1]]
 
     def length(self, wanted: int, run: Mode) -> int:
@@ -146,6 +165,10 @@ class Weighted:
 
         In a mode of execution that is slow to prepare, the wanted length is replaced by 7, because
         tracing many tokens takes long.
+
+        Args:
+            wanted: Wanted number of tokens.
+            run: Mode of execution.
         """
         return self.some(wanted if run.cheap else 7)[0]
 
@@ -172,7 +195,7 @@ def inputs(
 def dense_attention(
     phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor, causal: bool, normalize: bool = True
 ) -> Tensor:
-    """Return linear attention by its definition, with the matrix of all pairs in memory.
+    """Return the output of linear attention, computed from the matrix of all pairs of tokens.
 
     Args:
         phi_q: Features of the queries, ``(..., heads, n, m)``.
@@ -181,8 +204,8 @@ def dense_attention(
         weights: Position weights, ``(..., n, keys)``, or ``(..., n, keys, m)`` if they differ
             between features.
         causal: Whether query i attends only to the keys 0 … i.
-        normalize: Whether to divide the sum of the values by the sum of their weights. Default:
-            True.
+        normalize: Whether to divide the weighted sum of the values by the sum of their weights.
+            Default: True.
     """
     if weights.ndim == phi_q.ndim + 1 and weights.shape[-1] == phi_q.shape[-1]:
         a = torch.einsum("...im,...jm,...ijm->...ij", phi_q, phi_k, weights)
@@ -222,7 +245,7 @@ def attended(
     mode: str | None,
     **more: Any,
 ) -> Tensor:
-    """Return the attention that the package computes, in a mode of execution.
+    """Return the result of the package's ``linear_attention``, run in a mode of execution.
 
     Args:
         case: The weight.
@@ -246,9 +269,9 @@ def in_pieces(
     key_scale: Tensor | None = None,
     key_mask: Tensor | None = None,
 ) -> tuple[Tensor, Any]:
-    """Return causal attention that is computed piece by piece, and the last state.
+    """Return the output of causal attention, computed piece by piece, and the last state.
 
-    Each piece of tokens starts from the state of the tokens before it.
+    Each piece of tokens starts from the state of the tokens before the piece.
 
     Args:
         case: The weight.
@@ -256,8 +279,8 @@ def in_pieces(
         cuts: Numbers of tokens after which a new piece begins.
         mode: Algorithm for the sums. Default: the default of the weight.
         run: Mode of execution. Default: eager.
-        key_scale: Scales of all keys, which are cut at the same tokens. Default: no scales.
-        key_mask: Mask of all keys, which is cut at the same tokens. Default: no mask.
+        key_scale: Scales of all keys, which are cut like the tokens. Default: no scales.
+        key_mask: Mask of all keys, which is cut like the tokens. Default: no mask.
     """
     n, state, out = tensors[2].shape[-2], None, []
     for start, end in itertools.pairwise((0, *(cut for cut in cuts if cut < n), n)):
@@ -323,7 +346,7 @@ def torch_func_takes_the_same_gradients(case: Weighted, run: Mode) -> None:
 def the_lines_of_a_graph_say_the_same(case: Weighted, run: Mode) -> None:
     """Check in eager mode the code that a compiler or an exporter would trace.
 
-    Running this code eagerly is fast enough to try many lengths, algorithms and states.
+    In eager mode this code is fast enough to try many lengths, algorithms and states.
     """
     if run is not EAGER:
         skip()
@@ -389,7 +412,10 @@ def later_tokens_do_not_change_earlier_outputs(case: Weighted, run: Mode) -> Non
         what = f"an earlier output of {_way(causal, mode)}"
         close(after[..., : t + 1, :], before[..., : t + 1, :], limit, what)
         changed = (before - after)[..., t + 1 :, :].abs().max() if n > t + 1 else 1
-        true(changed > 1e-3, "later outputs must change with a token")
+        true(
+            changed > 1e-3,
+            f"later outputs must change by more than 1e-3 with a token, got {changed:.1e}",
+        )
 
 
 @WEIGHT.holds()
@@ -451,7 +477,10 @@ def _padded(
     found = run.gradients(got, leaves)
     true(all(g.isfinite().all() for g in found), f"gradients of {what} must be finite")
     padding = [g.masked_select(~mask[:, None, :, None]) for g in found[1:3]]
-    true(all((g == 0).all() for g in padding), f"{what}: padding must have the gradient 0")
+    true(
+        all((g == 0).all() for g in padding),
+        f"the gradient of a padded key or value must be 0 in {what}",
+    )
 
 
 @WEIGHT.holds()
@@ -509,7 +538,7 @@ def dtype_in_is_dtype_out(case: Weighted, run: Mode) -> None:
         low = narrow(tensors, dtype)
         got = attended(case, run, low, causal, mode)
         what = f"{_way(causal, mode)} in {dtype}"
-        true(got.dtype == dtype, f"{what} must be of that dtype, got {got.dtype}")
+        true(got.dtype == dtype, f"{what} must be {dtype}, got {got.dtype}")
         exact = case.by_definition([*(x.double() for x in low[:3]), *tensors[3:]], causal)
         # sums are computed in float32 or wider, so half precision only rounds the result
         digits = (8 if case.normalized else 16) * torch.finfo(dtype).eps
@@ -528,13 +557,13 @@ def nan_in_nan_out(case: Weighted, run: Mode) -> None:
         tensors[0][..., last, 0] = torch.nan
         out = attended(case, run, tensors, causal, mode)
         what = _way(causal, mode)
-        true(out[..., last, :].isnan().all(), f"{what}: a query with NaN must give NaN")
+        true(out[..., last, :].isnan().all(), f"a query with NaN must give NaN in {what}")
         tensors = case.given(n)
         tensors[1][0, 0, last, 0] = torch.nan
         out = attended(case, run, tensors, causal, mode)
-        true(out[0, 0, last:].isnan().all(), f"{what}: a key with NaN must give NaN")
-        true(out[0, 1:].isfinite().all(), f"{what}: NaN must stay in its head")
-        true(out[1].isfinite().all(), f"{what}: NaN must stay in its batch")
+        true(out[0, 0, last:].isnan().all(), f"a key with NaN must give NaN in {what}")
+        true(out[0, 1:].isfinite().all(), f"a NaN must stay in its head in {what}")
+        true(out[1].isfinite().all(), f"a NaN must stay in its batch entry in {what}")
 
 
 @WEIGHT.holds()
@@ -548,7 +577,8 @@ def no_tokens(case: Weighted, run: Mode) -> None:
         out = attended(case, run, [*leaves, *tensors[3:]], causal, mode)
         true(
             out.shape == leaves[2].shape,
-            f"{_way(causal, mode)} of no tokens must have the shape of the values",
+            f"{_way(causal, mode)} of no tokens must have the shape of the values, "
+            f"{tuple(leaves[2].shape)}, got {tuple(out.shape)}",
         )
         out.sum().backward()
 
@@ -591,7 +621,7 @@ def a_state_is_all_that_later_tokens_need(case: Weighted, run: Mode) -> None:
         for cuts in CUTS if run is EAGER else CUTS[:1]:
             step = EAGER if run.name == "batched" else run  # state.length is no tensor
             out, state = in_pieces(case, tensors, cuts, mode, step, key_scale=scale)
-            true(state.length == n, f"a state must count its {n} tokens, got {state.length}")
+            true(state.length == n, f"a state must have length {n}, got {state.length}")
             close(out, whole, EXACT, f"{_way(True, mode)} in pieces at {cuts[:5]}")
 
 
@@ -644,7 +674,7 @@ def scales_far_beyond_float32_are_harmless(case: Weighted, run: Mode) -> None:
         exact = case.attend(tensors, causal, key_scale=scale)  # e^200 overflows in float32
         low = narrow(tensors, torch.float32)
         got = attended(case, run, low, causal, None, key_scale=scale.float())
-        true(got.dtype == torch.float32, "outputs for float32 must be float32")
+        true(got.dtype == torch.float32, f"outputs for float32 must be float32, got {got.dtype}")
         close(got.double(), exact, 2e-5, f"{_way(causal, None)} with scales up to e^200")
         shifted = attended(case, run, tensors, causal, None, key_scale=scale + 1000)
         close(shifted, exact, 1e-11, f"{_way(causal, None)} with all scales e^1000 times as large")
@@ -668,7 +698,7 @@ def a_scale_of_minus_infinity_is_a_factor_of_zero(case: Weighted, run: Mode) -> 
         close(got, expected, EXACT, f"{_way(causal, None)} with a scale of −∞")
         (gradient,) = run.gradients(got, [scale])
         true(gradient.isfinite().all(), "the gradient of a scale must be finite")
-        true((gradient[..., absent] == 0).all(), "a key of scale −∞ must have the gradient 0")
+        true((gradient[..., absent] == 0).all(), "the gradient of a scale of −∞ must be 0")
 
 
 @WEIGHT.holds()
@@ -688,7 +718,7 @@ def gradients_stay_finite_however_far_scales_are_apart(case: Weighted, run: Mode
 
 @WEIGHT.holds()
 def padding_between_pieces_changes_no_scale(case: Weighted, run: Mode) -> None:
-    """Check that a state keeps its keys if the next tokens are padding, or begin with padding."""
+    """Check that a state keeps its keys if the next tokens are or begin with padding."""
     if not case.carries or not case.normalized or not run.cheap or run.name == "batched":
         skip()
     n = case.length(6, run)
@@ -724,7 +754,11 @@ def no_sum_makes_a_tensor_on_another_device(case: Weighted, run: Mode) -> None:
             weight = None if weight is None else weight.to("meta")
         way = (q, k, v, weight, causal, case.normalized, mode)
         for out in on_meta(lambda way=way: linear_attention(*way)):  # type: ignore[misc]
-            true(out.is_meta and out.shape == v.shape, "the result must stay on the device")
+            true(
+                out.is_meta and out.shape == v.shape,
+                f"the result must have shape {tuple(v.shape)} and be on meta, got "
+                f"{tuple(out.shape)} on {out.device}",
+            )
 
 
 @WEIGHT.holds()
