@@ -1,7 +1,9 @@
 r"""Decay: a factor of at most 1 by which the running state is multiplied at each token.
 
-If the state follows :math:`S_t = e^{a_t} S_{t-1} + \phi(k_t) u_t^\top`, then the contribution of
-token j to the output of token i is multiplied by :math:`e^{a_{j+1} + \dots + a_i}`.
+Suppose that the state follows :math:`S_t = e^{a_t} S_{t-1} + \phi(k_t) u_t^\top`, where
+:math:`\phi(k_t)` are the features of key t and :math:`u_t` is the vector that is summed. Then the
+contribution of token j to the output of token i is multiplied by
+:math:`e^{a_{j+1} + \dots + a_i}`.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: in
         m: Number of features.
 
     Raises:
-        ValueError: If the shape of ``log_decay`` fits none of these forms, or fits two of them.
+        ValueError: If the shape of ``log_decay`` fits none of the accepted shapes, or fits two of
+            them equally well.
     """
     heads, shape = batch_shape[-1], tuple(log_decay.shape)
     if len(shape) == 1 and shape[0] in (1, heads):
@@ -94,8 +97,8 @@ def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: in
     if scalar and vector and shape[-2] == shape[-3] == heads and log_decay.numel() > 1:
         raise ValueError(
             f"log_decay must have shape {(*batch_shape, n, 1)} for one decay per token, or "
-            f"{(*batch_shape, n, m)} for one decay per token and feature, got {shape}, which may "
-            f"be either. The first {len(batch_shape)} sizes may be 1."
+            f"{(*batch_shape, n, m)} for one decay per token and feature, got {shape}, which fits "
+            f"both forms. The first {len(batch_shape)} sizes may be 1."
         )
     if scalar and (shape[-2] == heads or not vector):
         return log_decay[..., None]
@@ -167,7 +170,8 @@ class DecayWeight(PositionWeight):
             raise ValueError(
                 f"log_decay must have shape (heads,), (..., heads, {tokens}) or "
                 f"(..., heads, {tokens}, 1) for a matrix of {tokens} tokens, got "
-                f"{tuple(self.log_decay.shape)}"
+                f"{tuple(self.log_decay.shape)}. With one decay per feature there is no single "
+                "matrix."
             )
         return decay_matrix(log_decay)[..., :num_queries, :num_keys]
 

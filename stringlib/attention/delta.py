@@ -98,11 +98,11 @@ def delta_rule(
 
 
 class ReplacingWeight(PositionWeight):
-    """Base class of weights with the delta rule, in which a new value replaces that of its key.
+    """Base class of weights with the delta rule, which replaces the old value of a key.
 
-    The effect of a key on a query depends on the keys between the two. So there is no position
-    weight of a pair, no matrix of weights, and no sum of weights by which the output could be
-    divided.
+    The effect of a key on a query depends on the keys between the two. So a query and a key have no
+    position weight, and there is no matrix of weights and no sum of weights by which the output
+    could be divided.
     """
 
     causal_only = True
@@ -111,10 +111,11 @@ class ReplacingWeight(PositionWeight):
     rotatable = False
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
-        """Raise ``ValueError``, because the weight of a pair depends on the keys between them."""
+        """Raise ``ValueError``, because a weight depends on the keys between query and key."""
         raise ValueError(
             f"{type(self).__name__}.matrix() is undefined, because under the delta rule the weight "
-            "of a query and a key depends on the keys between the two"
+            "of a query and a key depends on the keys between the two. Call delta_rule() for the "
+            "outputs."
         )
 
 
@@ -192,6 +193,7 @@ def _require_rates(beta: Tensor) -> None:
     """Raise ``ValueError`` if a rate on the CPU is less than 0 or greater than 2."""
     if any_eager(beta, lambda x: (x.amin() < 0) | (x.amax() > 2)):
         raise ValueError(
-            "beta must be at least 0 (the state is unchanged) and at most 2 (the old value changes "
-            f"its sign), got values from {beta.min().item():g} to {beta.max().item():g}"
+            f"beta must be from 0 to 2, got values from {beta.min().item():g} to "
+            f"{beta.max().item():g}. At 0 the new value is ignored; at 2 the old value changes its "
+            "sign. For example, 2 * x.sigmoid() is in this range for every x."
         )

@@ -1,8 +1,7 @@
 r"""Feature map of FAVOR+: positive random features that estimate the exponential of softmax.
 
 ``FavorFeatures._features`` computes the whole map. The product with the random rows is a matrix
-product
-(:mod:`stringlib.attention.dense_projections`) or a fast transform
+product (:mod:`stringlib.attention.dense_projections`) or a fast transform
 (:mod:`stringlib.attention.projections`).
 """
 
@@ -78,6 +77,7 @@ class FavorFeatures(FeatureMap):
             map itself does not multiply by it.
 
     Raises:
+        TypeError: If ``mean_square`` is a tensor that is not floating-point.
         ValueError: If ``projection`` is unknown, or if ``mean_square`` is negative, not finite or
             of another shape.
 
@@ -130,8 +130,8 @@ class FavorFeatures(FeatureMap):
 
         In training on several processes, pass a generator with the same seed in every process.
         Otherwise each process draws another W. ``DistributedDataParallel`` copies the buffers of
-        the first process to the others, but not the parameters. If W is learned, the processes
-        would therefore train different matrices from then on.
+        the first process to the other processes, but not the parameters. So if W is learned and
+        the seeds differ, the processes train different matrices from then on.
 
         Args:
             generator: Random generator, which may be on another device than the module. Default:
@@ -261,10 +261,10 @@ def optimal_alpha(mean_square: Tensor, channels: int) -> Tensor: ...
 def optimal_alpha(mean_square: float | Tensor, channels: int) -> float | Tensor:
     r"""Return the parameter :math:`\alpha \le 0` of the random features with least variance.
 
-    The parameter is :math:`\alpha = (1 - 1/\rho)/8`, equation :eq:`eq-favor-optimal-alpha`, where
-    :math:`\rho \in (0, 1]` is the positive root of
-    :math:`2\zeta\rho^2 + (2\zeta + d)\rho - d`. So α depends only on :math:`\zeta/d`, where
-    :math:`\zeta` is ``mean_square`` and d is ``channels``.
+    Let :math:`\zeta` be ``mean_square`` and d be ``channels``. Then
+    :math:`\alpha = (1 - 1/\rho)/8`, where :math:`\rho \in (0, 1]` is the positive solution of
+    :math:`2\zeta\rho^2 + (2\zeta + d)\rho = d`, :eq:`eq-favor-optimal-alpha`. So
+    :math:`\alpha` depends only on :math:`\zeta/d`.
 
     Args:
         mean_square: The mean :math:`\zeta \ge 0` of :math:`\|x + y\|^2` over queries x and keys y.

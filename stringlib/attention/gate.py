@@ -18,9 +18,9 @@ class Gate(nn.Module):
     heads becomes :math:`g_i \odot y_i`, before the output projection. The gate of a token depends
     on this token alone, and not on other tokens or on the attention weights.
 
-    If several queries attend to the same mean, different gates give them different outputs,
-    :eq:`eq-gate-rank`. But a gate does not raise the rank of a head, which is at most the number of
-    its channels, :eq:`eq-head-rank`.
+    If several queries have the same weighted mean of values, different gates give these queries
+    different outputs, :eq:`eq-gate-rank`. But a gate does not raise the rank of a head, which is at
+    most the number of channels of the head, :eq:`eq-head-rank`.
 
     Args:
         dim: Number of channels of the input of the layer.

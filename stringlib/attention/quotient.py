@@ -53,12 +53,12 @@ def where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _least(dtype: torch.dtype) -> float:
-    """Return the smallest denominator whose gradient cannot overflow, 5e-31 in float32."""
+    """Return the least denominator of a quotient with a finite gradient, 5e-31 in float32."""
     return float(torch.finfo(dtype).tiny ** 0.8)
 
 
 def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
-    """Raise ``ValueError`` if a feature on the CPU is negative, except for features of padding."""
+    """Raise ``ValueError`` if a feature on the CPU is negative, unless its key is padding."""
     if key_mask is not None:
         lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, v)))
         padding = ~per_head(key_mask, (*lead, phi_k.shape[-2])).unsqueeze(-1)
@@ -66,7 +66,7 @@ def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor |
     for name, phi in (("phi_q", phi_q), ("phi_k", phi_k)):
         if any_eager(phi, lambda x: x.amin() < 0):
             raise ValueError(
-                f"{name} must not be negative, because the denominator is a sum of products of "
-                f"features, got {phi.min().item():g}. Apply a feature map such as ELUFeatures. In "
+                f"{name} must not be negative, got {phi.min().item():g}, because the denominator "
+                "is a sum of products of features. Apply a feature map such as ELUFeatures. In "
                 "linear_attention, normalize=False also accepts negative features."
             )

@@ -1,4 +1,7 @@
-r"""Toeplitz position weights, the exponential of one bias per offset, after Luo et al. 2021."""
+r"""Toeplitz position weights: the weight of an offset is the exponential of its bias.
+
+The weights are those of Luo et al. 2021.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from stringlib.spec import Count0, Floats, checked
 MODES = ("parallel", "fft")
 
 CROSSOVER = 800
-r"""Constant c of the number of tokens :math:`n = c\,md/(m + d)` above which the FFT is faster.
+r"""Number c such that the FFT is faster for more than :math:`c\,md/(m + d)` tokens, as measured.
 
-The constant is measured. Here m is the number of features and d the number of columns of the
-vectors that are summed. The n × n matrix costs
-:math:`O(n^2 (m + d))` operations, the FFTs :math:`O(n \log n \cdot md)`.
+Here m is the number of features and d the number of channels of the vectors that are summed. For n
+tokens the n × n matrix costs :math:`O(n^2 (m + d))` operations, and the FFTs cost
+:math:`O(n \log n \cdot md)`.
 """
 
 FLAT = {torch.float32: 16.0, torch.float64: 8.0}
@@ -117,8 +120,8 @@ class ToeplitzWeight(PositionWeight):
         which normalisation cancels.
 
         Raises:
-            ValueError: If ``num_queries`` differs from ``num_keys``, or if the biases are for
-                another number of tokens.
+            ValueError: If ``num_queries`` differs from ``num_keys``, or if there are not enough
+                biases for this number of tokens. For a grid, also if there are too many.
         """
         bias = self._fitted(num_queries, num_keys)
         if not num_keys:
@@ -145,8 +148,8 @@ class ToeplitzWeight(PositionWeight):
         """
         if causal and key_scale is not None and mode not in (None, "parallel"):
             raise ValueError(
-                "mode must be None or 'parallel' for a causal ToeplitzWeight with key_scale, "
-                f"because the FFT needs one scale for all queries, got {mode!r}"
+                "mode must be None or 'parallel' for a causal ToeplitzWeight with key_scale, got "
+                f"{mode!r}. The FFT would need one scale for all queries."
             )
         if mode is not None and mode not in MODES:
             raise ValueError(
@@ -154,15 +157,17 @@ class ToeplitzWeight(PositionWeight):
             )
         if state is not None:
             raise ValueError(
-                "state must be None for a ToeplitzWeight, which has no recurrent form, got a state "
-                f"of {state.length} tokens. Pass all tokens at once, or use a DecayWeight."
+                f"state must be None for a ToeplitzWeight, got a state of {state.length} tokens, "
+                "because this weight has no recurrent form. Pass all tokens at once, or use a "
+                "DecayWeight."
             )
         batch_shape = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
         heads, n = batch_shape[-1], phi_q.shape[-2]
         bias = self._fitted(n, phi_k.shape[-2])
         if bias.shape[0] != 1 and bias.shape[0] != heads:
             raise ValueError(
-                f"bias must have 1 or {heads} heads, as phi_q, got shape {tuple(bias.shape)}"
+                f"bias must have 1 or {heads} heads for features of {heads} heads, got shape "
+                f"{tuple(bias.shape)}"
             )
         phi_q = phi_q.expand(*batch_shape, -1, -1)
         if 0 in (*phi_q.shape, *u.shape):
@@ -220,14 +225,15 @@ class ToeplitzWeight(PositionWeight):
         tokens = math.prod(sizes)
         if num_queries != num_keys:
             raise ValueError(
-                "queries and keys must be at the same positions for a ToeplitzWeight, got "
+                "the numbers of queries and keys must be equal for a ToeplitzWeight, got "
                 f"{num_queries} queries and {num_keys} keys"
             )
         if num_keys > tokens or (len(sizes) > 1 and num_keys != tokens):
             raise ValueError(
                 f"the number of tokens must be {'at most ' if len(sizes) == 1 else ''}{tokens} for "
-                f"a bias of shape {tuple(self.bias.shape)}, got {num_keys}. The bias must have one "
-                "number for each offset of two tokens."
+                f"a bias of shape {tuple(self.bias.shape)}, got {num_keys} tokens. The bias needs "
+                "one number for each offset of two tokens. Create the weight with a bias, or in a "
+                "layer with a length or grid, for this number of tokens."
             )
         if len(sizes) > 1 or not num_keys:
             return self.bias
