@@ -45,11 +45,11 @@ def decayed_sums(
             - ``(..., heads, n)`` or ``(..., heads, n, 1)`` for one decay per token,
             - ``(..., heads, n, m)`` for one decay per token and feature.
 
-            If ``log_decay`` has as many dimensions as ``phi_k``, its last two are tokens and
-            features. With fewer dimensions a shape can fit both ``(..., heads, n)`` and
+            If ``log_decay`` has as many dimensions as ``phi_k``, the last two dimensions are tokens
+            and features. With fewer dimensions a shape can fit ``(..., heads, n)`` and also
             ``(..., heads, n, m)``. Then the dimension of size ``heads`` decides between the two
             forms. If two dimensions could be the heads, an error is raised. On the CPU a value
-            greater than 0 raises an error; on other devices the values are not checked.
+            greater than 0 raises an error. On other devices the values are not checked.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
             None, which chooses for speed.
@@ -75,7 +75,7 @@ def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: in
 
     Args:
         log_decay: The logarithms, in one of the shapes that :func:`decayed_sums` accepts.
-        batch_shape: Leading dimensions of the features. The last of them is the number of heads.
+        batch_shape: Leading dimensions of the features, with the number of heads as the last one.
         n: Number of tokens.
         m: Number of features.
 

@@ -55,12 +55,12 @@ def delta_rule(
         v: Values, ``(..., heads, n, d_v)``.
         beta: Rates :math:`\beta_t`, ``(..., heads, n)``. For a key of norm 1, 0 leaves the decayed
             state unchanged, 1 replaces the old value of the key by the new one, and 2 reverses the
-            sign of the old value and adds twice the new one. On the CPU a rate outside 0 to 2
-            raises an error; on other devices the rates are not checked.
+            sign of the old value and adds twice the new value. On the CPU a rate outside 0 to 2
+            raises an error. On other devices the rates are not checked.
         log_decay: The logarithms :math:`a_t \le 0`, of shape ``(heads,)``, ``(..., heads, n)`` or
             ``(..., heads, n, 1)``; −∞ sets the old state to 0. On the CPU a value greater than 0
-            raises an error; on other devices the values are not checked. Default: no decay, so that
-            only the overwritten values are forgotten.
+            raises an error. On other devices the values are not checked. Default: None, no decay,
+            so that only the overwritten values are forgotten.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
             None, which chooses for speed.
@@ -129,7 +129,7 @@ class DeltaWeight(ReplacingWeight):
     Args:
         beta: Rates :math:`\beta_t` from 0 to 2, ``(..., heads, seq)``.
         log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)`` or ``(..., heads, seq)``.
-            Default: no decay, so that only the overwritten values are forgotten.
+            Default: None, no decay, so that only the overwritten values are forgotten.
 
     Raises:
         ValueError: If, on the CPU, a rate is less than 0 or greater than 2, or a logarithm is

@@ -39,8 +39,8 @@ class FavorFeatures(FeatureMap):
 
     Args:
         head_dim: Number of channels d of a head.
-        num_features: Number of rows of W. It is also the number of features, unless
-            ``hyperbolic`` doubles it. Default: ``head_dim``.
+        num_features: Number of rows of W, which is also the number of features. With
+            ``hyperbolic`` there are twice as many features as rows. Default: ``head_dim``.
         projection: The distribution of W, a name in
             :data:`~stringlib.attention.projections.PROJECTIONS`. Default: ``"orthogonal"``.
         heads: Number of heads, each with a W of its own. With 1 (default) any number of heads
@@ -70,11 +70,11 @@ class FavorFeatures(FeatureMap):
         generator: Random generator for W. Default: the global generator.
 
     Attributes:
-        projection: The module that stores W and multiplies by it.
+        projection: The module that stores W and computes the product Wx.
         alpha: :math:`\alpha` of each channel, ``(1 or heads, head_dim)``. None if all are 0, as in
             FAVOR+.
         scale: :math:`d^{-1/4}`, by which a layer multiplies queries and keys before the map. The
-            map itself does not multiply by it.
+            map itself does not multiply by ``scale``.
 
     Raises:
         TypeError: If ``mean_square`` is a tensor that is not floating-point.
@@ -172,9 +172,10 @@ class FavorFeatures(FeatureMap):
     def scaled_keys(self, k: Floats[Tensor, "... heads n self.head_dim"]) -> tuple[Tensor, Tensor]:
         r"""Return the features of each key divided by a factor, and the logarithms of the factors.
 
-        The features of a key are divided by :math:`\sqrt m` times their maximum. The logarithms of
-        these factors are the scales of the keys. For ``features, scale = phi.scaled_keys(k)``,
-        ``features * scale.exp()[..., None]`` are the features without stabiliser, up to rounding.
+        The features of a key are divided by :math:`\sqrt m` times the maximum of these features.
+        The logarithms of these factors are the scales of the keys. For
+        ``features, scale = phi.scaled_keys(k)``, the product ``features * scale.exp()[..., None]``
+        is the tensor of features without stabiliser, up to rounding.
         The scale of a key does not depend on other keys, so that causal attention can compute it
         token by token, :eq:`eq-favor-scaled-keys`. The scales must not be omitted, because without
         them every key would have the same maximum.

@@ -169,7 +169,7 @@ class LinearAttention(AttentionCore):
             )
 
     def _labelled(self, after: Any, before: Any) -> LinearState:
-        """Return the state ``after`` with the words and numbers by which the core recognises it.
+        """Return ``after`` with the ``kind`` and the random numbers by which it is recognised.
 
         Args:
             after: The state after the tokens.
@@ -182,7 +182,7 @@ class LinearAttention(AttentionCore):
         return state
 
     def _adopted(self, weight: PositionWeight) -> PositionWeight:
-        """Return the weight, or raise ``ValueError`` if it does not fit the other parts."""
+        """Return ``weight``, or raise ``ValueError`` if the weight does not fit the other parts."""
         if "_parameters" not in vars(weight):  # a class whose constructor does not call super()
             nn.Module.__init__(weight)
         for name, tensor in weight.named_buffers():

@@ -142,7 +142,7 @@ class SSDDecay(TokenDecay):
             softplus of b is log-uniform on (0.001, 0.1).
 
     Source:
-        Dao and Gu 2024; the initial values are those of their code.
+        Dao and Gu 2024; the initial values are those of the code of Dao and Gu.
     """
 
     def __init__(self, dim: int, heads: int) -> None:
@@ -177,8 +177,8 @@ class LearnedDelta(ReplacingWeight):
     r"""The delta rule with data-dependent rates :math:`\beta_t = 2\,\sigma(x_t W + b)`.
 
     Here :math:`x_t` is token t, and W and b are learned. A rate greater than 1 reverses the sign of
-    the old value of the key. With such rates the state can track the parity of a sequence of bits,
-    :eq:`eq-delta-parity`.
+    the old value of the key. With rates greater than 1 the state can track the parity of a sequence
+    of bits, :eq:`eq-delta-parity`.
 
     Args:
         dim: Number of channels of a token.

@@ -241,7 +241,8 @@ def attend(
         recurrent form, or if not causal.
 
     Raises:
-        ValueError: If ``key_scale`` is given, but the state was made without it, or vice versa.
+        ValueError: If ``key_scale`` is given and the state was made without key scales, or if
+            ``key_scale`` is None and the state was made with key scales.
     """
     if state is not None and state.length and (state.log_scale is None) != (key_scale is None):
         expected, how = ("be given", "with") if key_scale is None else ("be None", "without")

@@ -49,15 +49,16 @@ class MultiHeadAttention(nn.Module):
     r"""Multi-head attention whose position encoder, kernel, position weight and gate you choose.
 
     The layer projects the tokens to queries, keys and values, applies softmax or linear attention
-    in each head, multiplies the output by a gate if it has one, and projects back,
-    :eq:`eq-gated-layer`. With softmax, a rotary encoder and no gate it is standard attention with
-    RoPE, :eq:`eq-vit-heads`. With any other ``attention`` it is linear (kernelised) attention,
-    :eq:`eq-linear-attention`, whose cost is linear in the number of tokens.
+    in each head, multiplies the output by a gate if the layer has one, and projects back,
+    :eq:`eq-gated-layer`. With softmax, a rotary encoder and no gate the layer is standard attention
+    with RoPE, :eq:`eq-vit-heads`. With any other ``attention`` the layer is linear (kernelised)
+    attention, :eq:`eq-linear-attention`. The cost of linear attention is linear in the number of
+    tokens, except with a Toeplitz weight or a relative bias.
 
     Input and output have the shape ``(..., seq, dim)``. With ``return_state=True`` a causal layer
-    also returns its state (a key–value cache for softmax). Pass it as ``state`` together with the
-    next tokens. Given other tokens as ``context``, a layer that is not causal computes
-    cross-attention: its keys and values are those of the context.
+    also returns its state (a key–value cache for softmax). Pass this state as ``state`` together
+    with the next tokens. If other tokens are given as ``context``, a layer that is not causal
+    computes cross-attention. Keys and values are then those of the context.
 
     Args:
         dim: Number of channels of a token.
@@ -261,16 +262,17 @@ class MultiHeadAttention(nn.Module):
                 counts in the default positions. Default: None, no padding.
             document_ids: For packed sequences, the document of each token, ``(..., seq)``:
                 integers that increase from document to document, see
-                :func:`~stringlib.documents.document_ids_of`. No token attends to another document,
-                and default positions restart at 0 in each document. So each document has the
-                output that it has alone. Causal linear attention remains linear in the number of
+                :func:`~stringlib.documents.document_ids_of`. No token attends to a token of another
+                document, and default positions restart at 0 in each document. So each document has
+                the same output as alone. Causal linear attention remains linear in the number of
                 tokens; softmax, layers that are not causal and Toeplitz weights use an n × n mask.
                 Default: None, one document per row.
-            state: The state that the layer returned for the earlier tokens. Only causal layers have
-                a state, and of these not the ones that rotate features or have a Toeplitz weight.
+            state: The state that the layer returned for the earlier tokens. A causal layer has a
+                state, unless the layer rotates features, has a Toeplitz weight, or has a relative
+                bias in linear attention.
                 With ``document_ids``, the first document of each row continues from this state. All
                 other documents start without a state. Default: None, no earlier tokens.
-            return_state: Whether to also return the state after the last token. With
+            return_state: If True, the state after the last token is also returned. With
                 ``document_ids`` this is the state of the last document alone, which must have the
                 same number of tokens in each row. Default: False.
             context: The tokens to which those of ``x`` attend in cross-attention,

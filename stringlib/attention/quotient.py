@@ -1,7 +1,7 @@
 """The quotient of numerator and denominator in linear attention, with gradients that stay finite.
 
-Numerator and denominator of a query may both be so small that the gradient of their quotient
-overflows although the quotient is of usual size.
+The numerator and the denominator of a query may be so small that the gradient of the quotient
+overflows although the quotient itself is of usual size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def moderate_rows(phi_q: Tensor) -> Tensor:
 
 
 def has_moderate_rows(phi_q: Tensor) -> Tensor:
-    """Return True for each query whose features are all 0, or whose largest is above 1e-3.
+    """Return True for each query whose features are all 0, or whose largest feature is above 1e-3.
 
     The rows of these queries need no scaling by :func:`moderate_rows`.
     """

@@ -112,8 +112,8 @@ class Roll(nn.Module):
 
         In the real Fourier basis, a cycle of length n rotates planes with the frequencies
         :math:`2\pi j/n`, :math:`1 \le j < n/2`, in radians per position. If n is even, one further
-        direction changes its sign at every step. Two such directions of different cycles form a
-        plane with the frequency :math:`\pi`.
+        direction changes its sign at every step. The directions that change their sign form pairs
+        from different cycles. Each pair is a plane with the frequency :math:`\pi`.
 
         Raises:
             ValueError: If an odd number of cycles has an even length. Then the permutation has the

@@ -60,7 +60,7 @@ def rotated_linear_attention(
 
     With ``numerator_only`` the sum is divided by the sum without rotation,
     :math:`\sum_j \phi(q_i)^\top\phi(k_j)`, equation :eq:`eq-rotation-numerator`. This denominator
-    is positive for positive features, but the weights of a query do not sum to 1, and they are not
+    is positive for positive features, but the weights of a query do not sum to 1 and are not
     bounded. For example, queries and keys of large norm often have random features whose product is
     nearly 0, while the product of the rotated features is not nearly 0. Outputs and gradients then
     become very large. On the CPU, an output more than :data:`LARGEST` times as large as the largest

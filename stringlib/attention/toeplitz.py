@@ -53,10 +53,11 @@ class ToeplitzWeight(PositionWeight):
     the keys whose product with the query is not 0.
 
     ``mode="fft"`` multiplies by FFT in float64, one feature at a time. This mode is less accurate.
-    Its error is relative to the largest weights, keys and values of *all* tokens, about 1e-16 times
-    their product, or 1e-7 times on a device without float64. The result of a query is therefore
-    wrong if its own sums are much smaller than this product. In causal attention, large or NaN
-    values of later tokens can also make the results of earlier queries wrong.
+    The error of each sum is about 1e-16 times the product of the largest weight, key and value of
+    *all* tokens, or 1e-7 times this product on a device without float64. The result of a query is
+    therefore wrong if the sums of this query are much smaller than this product. In causal
+    attention, large or NaN values of later tokens can also make the results of earlier queries
+    wrong.
 
     By default the matrix is used, unless three conditions hold:
 

@@ -115,7 +115,7 @@ class PositionWeight(Derived, ABC):
         rotatable: True if features may be rotated or rolled before they are weighted. False for
             example for a weight in which each feature has a decay of its own.
         normalized: True if the weighted sum may be divided by the sum of the weights. False for the
-            delta rule, which has no such sum.
+            delta rule, which has no sum of weights.
     """
 
     causal_only = False

@@ -91,7 +91,7 @@ class Block(nn.Module):
             ``"mlp"``, and ``8 * dim // 3`` for ``"swiglu"``, so that the two kinds have about the
             same number of weights.
         residual_dropout: Dropout probability in training. Dropout is applied to the outputs of
-            attention and of the feed-forward layer, before they are added to the tokens.
+            attention and of the feed-forward layer, before these outputs are added to the tokens.
             Default: 0.
         **attention: Arguments of :class:`~stringlib.attention.multihead.MultiHeadAttention`.
 

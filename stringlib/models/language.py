@@ -183,9 +183,9 @@ class LanguageModel(Blocks):
                 and the encoding is absolute, give ``positions``. Default: None, no padding.
             document_ids: For packed sequences, the document of each token, ``(batch, seq)`` or
                 ``(seq,)``: integers that increase from document to document, see
-                :func:`~stringlib.documents.document_ids_of`. No token attends to another document,
-                and default positions restart at 0 in each document, so that each document has the
-                logits that it has alone. Default: None, one document per row.
+                :func:`~stringlib.documents.document_ids_of`. No token attends to a token of another
+                document, and default positions restart at 0 in each document. So each document has
+                the same logits as alone. Default: None, one document per row.
             state: The states that the model returned for the earlier tokens, one for each block.
                 With ``document_ids``, the first document of each row continues from these states.
                 All other documents start without a state. Default: None, no earlier tokens.
