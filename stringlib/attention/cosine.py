@@ -18,10 +18,10 @@ from stringlib.spec import Count0, Floats, Positive, checked
 
 
 class CosineWeight(PositionWeight):
-    r"""Weight :math:`\cos(\pi(i-j)/2M)`, or :math:`(1+\cos(\pi(i-j)/2M))/2` if ``positive``.
+    r"""Cosine weight :math:`\cos(\pi(i-j)/2M)` of query i and key j, with the horizon M.
 
-    Here i is the position of the query, j that of the key, and M the horizon, see
-    :eq:`eq-cosine-weight` and :eq:`eq-cosine-positive`. Because
+    This is :eq:`eq-cosine-weight`. If ``positive``, the weight is
+    :math:`(1+\cos(\pi(i-j)/2M))/2`, :eq:`eq-cosine-positive`. Because
     :math:`\cos(a-b) = \cos a\cos b + \sin a\sin b`, :eq:`eq-ptolemy`, linear attention with this
     weight on m features equals linear attention without a weight on 2m features,
     :eq:`eq-cosine-features`, or on 3m features if ``positive``.
@@ -89,7 +89,7 @@ class CosineWeight(PositionWeight):
         return copies(phi, self._table(start, phi.shape[-2], phi.device))
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
-        """Return the weighted similarity as a product of 2m features (3m if ``positive``).
+        """Return the weighted similarity as a product of features, 2 or 3 copies of those given.
 
         The arguments are those of ``PositionWeight.factors``.
 

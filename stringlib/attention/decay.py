@@ -128,11 +128,11 @@ def decay_mask(log_decay: LogDecays[Tensor, "... n"]) -> Tensor:
 
 
 class DecayWeight(PositionWeight):
-    r"""Position weight :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, :eq:`eq-decay-weight`.
+    r"""Decay :math:`e^{a_{j+1} + \dots + a_i}` as the weight of query i and key j ≤ i.
 
-    Here i is the position of the query and j that of the key. The weight is for causal attention
-    only. The decay :math:`e^{a_0}` of the first token has an effect only on a state from earlier
-    tokens, because no pair of the given tokens has :math:`a_0` in its sum.
+    The weight, :eq:`eq-decay-weight`, is for causal attention only. The decay :math:`e^{a_0}` of
+    the first token has an effect only on a state from earlier tokens, because no pair of the given
+    tokens has :math:`a_0` in its sum.
 
     Args:
         log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` gives all earlier tokens the weight 0.

@@ -20,9 +20,9 @@ HIGHEST_DEGREE = 8  # of FallingWeight: float32 errors are then 1e-4 of the larg
 
 
 class PolynomialWeight(PositionWeight):
-    r"""Position weight :math:`P(1 - (i-j)/M)` for j ≤ i with a polynomial P of degree p.
+    r"""Position weight :math:`P(1 - (i-j)/M)` with a polynomial P and the horizon M.
 
-    Here i is the position of the query, j that of the key, and M the horizon, see
+    Here i is the position of the query, j ≤ i that of the key, and p the degree of P, see
     :eq:`eq-polynomial-weight`. The weight is for causal attention only. The argument of P is
     :math:`x + y`, where :math:`x = 1 - i/M` depends on the query alone and :math:`y = j/M` on the
     key alone. Taylor's formula :math:`P(x + y) = \sum_r \tfrac{1}{r!}P^{(r)}(x)\,y^r` therefore
@@ -108,11 +108,11 @@ class PolynomialWeight(PositionWeight):
 
 
 class RampWeight(PolynomialWeight):
-    r"""Position weight :math:`(1 - (i-j)/M)^p` for j ≤ i, equation :eq:`eq-ramp-weight`.
+    r"""Position weight :math:`(1 - (i-j)/M)^p` with the power p and the horizon M.
 
-    Here i is the position of the query, j that of the key, and M the horizon. The weight is a
-    :class:`PolynomialWeight` with :math:`P(s) = s^p`, and needs p + 1 copies of the features. If
-    the features are not negative, neither are the copies.
+    Here i is the position of the query and j ≤ i that of the key, :eq:`eq-ramp-weight`. The weight
+    is a :class:`PolynomialWeight` with :math:`P(s) = s^p`, and needs p + 1 copies of the features.
+    If the features are not negative, the copies are not negative.
 
     No wave of one frequency prefers the nearest tokens more than p = 2 does, :eq:`eq-ramp-best`.
     More precisely, let :math:`w(\Delta) = c_0 + c_1\cos\omega\Delta + c_2\sin\omega\Delta` be

@@ -41,11 +41,12 @@ The FFT is computed in float64. Its relative error in the sums of a query is at 
 
 
 class ToeplitzWeight(PositionWeight):
-    r"""Position weight :math:`w(i, j) = e^{b_{j-i}}`, equation :eq:`eq-toeplitz-attention`.
+    r"""Position weight :math:`w(i, j) = e^{b_{j-i}}` with a bias b for each offset.
 
-    Here i is the position of the query and j that of the key. Adding a constant to all biases of a
-    head does not change normalised attention. A bias of −∞ masks the keys at its offset. The weight
-    is computed from ``bias`` in each forward pass, so that gradients reach ``bias``.
+    Here i is the position of the query and j that of the key, :eq:`eq-toeplitz-attention`. Adding a
+    constant to all biases of a head does not change normalised attention. A bias of −∞ masks the
+    keys at its offset. The weight is computed from ``bias`` in each forward pass, so that gradients
+    reach ``bias``.
 
     Two modes compute the sums. ``mode="parallel"`` forms the n × n matrix, a tile of queries at a
     time. This mode is as accurate as the dtype allows, for biases of any range. If biases or scales
