@@ -363,7 +363,7 @@ def test_blocks_that_are_wrapped_fold_or_say_what_to_do(wrap: Callable[..., Any]
         made.blocks[0] = made.blocks[0]._orig_mod
         assert largest_difference(made(TEXT), out) <= 1e-12
         return
-    with pytest.raises(ValueError, match=r"^every item of blocks must .* before you wrap"):
+    with pytest.raises(ValueError, match=r"^attention of every block must .* before you wrap"):
         model.folded()
 
 

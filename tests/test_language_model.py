@@ -74,7 +74,7 @@ def test_temperature() -> None:
     assert torch.equal(scores.argmax(-1), cold[:, 2:])
     assert torch.equal(cold, model.generate(start, 5, temperature=1e-30))
     for tiny in (9e-31, 1e-38, 5e-324):
-        with pytest.raises(ValueError, match=r"temperature must be 0 or at least 1e-30, .* Give 0"):
+        with pytest.raises(ValueError, match=r"temperature must be 0 or at least 1e-30, .* Pass 0"):
             model.generate(start, 5, temperature=tiny)
     generators = [torch.Generator().manual_seed(seed) for seed in range(8)]
     hot = [model.generate(start, 5, temperature=50.0, generator=g) for g in generators]
@@ -122,7 +122,7 @@ def test_bad_input_is_named() -> None:
     learned, nprf = language_model("softmax-learned"), language_model("elu-toeplitz-None")
     (_, state), (_, seen) = (m(tokens, return_state=True) for m in (model, learned))
     long = text(2, 8)
-    too_long = "tokens must be at most length = 7, including those of state, got 8"
+    too_long = "tokens must have at most length = 7 tokens, including those of state, got 8"
     bad: list[tuple[str, Any]] = [
         ("name must be one of tiny, small, 6x256", lambda: make_language_model("huge", VOCAB)),
         ("encoder must be None or one of rope", lambda: LanguageModel(5, 4, 1, 2, "rotary")),
@@ -132,7 +132,7 @@ def test_bad_input_is_named() -> None:
         (too_long, lambda: nprf(long)),
         (too_long, lambda: learned(tokens, state=seen)),
         (too_long, lambda: learned.generate(tokens, 5)),
-        ("state must have one state for each", lambda: model(tokens, state=state[:1])),
+        ("state must contain 2 states", lambda: model(tokens, state=state[:1])),
         ("tokens must have at least one token", lambda: model.generate(text(2, 0), 1)),
         ("key_mask must have shape",
          lambda: model.generate(tokens, 2, key_mask=torch.ones(2, 3).bool())),

@@ -56,7 +56,7 @@ def test_outputs_may_be_so_many_times_their_values_and_no_more(sign: float) -> N
     """The denominator, 2, does not see the turn: the output is half of the large feature."""
     values = sign * torch.tensor([[[0.0], [1.0]]])
     assert turned(0.9 * 2 * LARGEST, values).abs().max() > 0.8 * LARGEST
-    with pytest.raises(ValueError, match=r"rotate='after'\) must not be used"):
+    with pytest.raises(ValueError, match=r"rotate='after'\) must give"):
         turned(1.2 * 2 * LARGEST, values)
 
 

@@ -148,13 +148,19 @@ test_bad_input_is_named = refusals(
     (lambda: vit(8, 3), r"image_size must have sizes that are multiples of patch_size \(3, 3\)"),
     (lambda: vit()(torch.zeros(2, 1, 8, 9)), r"images must have sizes that are multiples"),
     (lambda: vit()(torch.zeros(2, 3, 8, 8)), r"images must have shape \(batch, 1 channels, 2 a"),
-    (lambda: vit(**TOEPLITZ)(IMAGES[..., :4]), r"images must have sizes \(8, 8\) .* weight"),
+    (
+        lambda: vit(**TOEPLITZ)(IMAGES[..., :4]),
+        r"images must have the sizes .* \(8, 8\) for weight",
+    ),
     (lambda: vit()(IMAGES, torch.zeros(17, 2)), "positions must have one row for each of the 16"),
     (lambda: vit()(IMAGES, key_mask=torch.ones(2, 17).bool()), r"key_mask must have shape \(2, 1"),
     (lambda: vit(encoder=CirculantSTRING(12)), "encoder must have coord_dim=2, .* got 1"),
     (lambda: vit(**{**TOEPLITZ, "pool": "cls"}), "pool must be 'mean' for weight 'toeplitz'"),
     (lambda: vit(causal=True), "pool must be 'mean' for causal attention"),
-    (lambda: vit(attention="relu", rotate="roll"), "rotate must be 'before' or 'after' for images"),
-    (lambda: vit((4, 4, 4), attention="relu", rotate="roll"), "rotate must be 'before' or 'after'"),
+    (lambda: vit(attention="relu", rotate="roll"), "rotate must not be 'roll' for images"),
+    (
+        lambda: vit((4, 4, 4), attention="relu", rotate="roll"),
+        "rotate must not be 'roll' for images",
+    ),
     (lambda: vit((4, 4, 4), **TOEPLITZ), "image_size must have one or two axes for weight"),
 )

@@ -1,4 +1,4 @@
-"""Attention: softmax, and the kernelised forms whose cost is linear in the sequence."""
+"""Softmax attention, and kernelised attention, whose cost is linear in the number of tokens."""
 
 from stringlib.attention.cosine import CosineWeight
 from stringlib.attention.decay import DecayWeight, decay_mask, decayed_sums

@@ -77,8 +77,8 @@ def make_core(
     reads_grid = isinstance(made, RotaryEncoder) and made.coord_dim == 2
     if grid is not None and weight != "toeplitz" and not reads_grid:
         raise ValueError(
-            "grid must be None unless weight is 'toeplitz' or the encoder has two coordinates, "
-            f"got {grid!r}. Leave it out."
+            "grid must be None unless weight is 'toeplitz' or encoder is a rotary encoder with two "
+            f"coordinates, got {grid!r}. Leave it out."
         )
     if features is None:
         if weight is not None:
@@ -91,13 +91,14 @@ def make_core(
         )
     if window is not None:
         raise ValueError(
-            f"window must be None unless attention is 'softmax', got {window}. Use a decay "
-            "instead, for example weight='retnet'."
+            f"window must be None unless attention is 'softmax', got {window}. Leave it out. In a "
+            "causal layer a decay, for example weight='retnet', also favours near tokens."
         )
     if attention_dropout:
         raise ValueError(
-            "attention_dropout must be 0 unless attention is 'softmax', because linear attention "
-            f"does not form its weights, got {attention_dropout}. Use residual_dropout instead."
+            f"attention_dropout must be 0 unless attention is 'softmax', got {attention_dropout}, "
+            "because linear attention does not form its weights. Leave it out, or use "
+            "residual_dropout of the block or model instead."
         )
     if isinstance(weight, str) and not isinstance(made, RelativeBias):
         context = {"dim": dim, "heads": heads, "features": width, "grid": grid}
@@ -110,7 +111,7 @@ def _features(
 ) -> tuple[FeatureMap | None, int]:
     """Return the feature map and its number of features per head.
 
-    For softmax the feature map is None, and the number is that of the channels of a head.
+    For softmax the feature map is None, and the number is the number of channels of a head.
     """
     generator = options.pop("generator", None)
     require("generator", generator, torch.Generator | None)
@@ -138,7 +139,7 @@ def _count_features(features: FeatureMap, head_dim: int, heads: int) -> int:
     except ValueError as error:
         raise ValueError(
             f"attention must be a feature map for {heads} heads of {head_dim} channels, "
-            f"got {type(features).__name__}: {error}"
+            f"got {type(features).__name__}, which raised: {error}"
         ) from error
 
 
@@ -150,13 +151,17 @@ def _require_side(rotary: bool, features: FeatureMap | None, rotate: str | None)
         features: The feature map, or None for softmax.
         rotate: None, ``"before"``, ``"after"`` or ``"roll"``.
     """
-    allowed: tuple[str, ...]
+    allowed: list[str | None]
     if features is None:
-        allowed = ("before",) if rotary else ()
+        allowed = [None, "before"] if rotary else [None]
     else:
-        allowed = SIDES if rotary else ("roll",)
-    if rotate is not None and rotate not in allowed:
-        expected = " or ".join(["None", *map(repr, allowed)])
+        allowed = [None, *SIDES] if rotary else [None, "roll"]
+    if rotate not in allowed:
+        if rotary and features is not None and features.place is None:
+            allowed.remove(None)  # the map has no default
+        if rotary and features is not None and not features.nonnegative:
+            allowed.remove("after")
+        expected = " or ".join(map(repr, allowed))
         kind = "softmax" if features is None else "linear"
         raise ValueError(
             f"rotate must be {expected} for {kind} attention {'with' if rotary else 'without'} a "
@@ -182,7 +187,7 @@ def _roll(rotate: str | None, width: int, options: dict[str, Any]) -> Roll | Non
     if sum(roll.cycles) != width:
         raise ValueError(
             f"cycles must have the sum {width}, the number of features of a head, got "
-            f"{roll.cycles} with the sum {sum(roll.cycles)}"
+            f"{roll.cycles}, which has the sum {sum(roll.cycles)}"
         )
     return roll
 
@@ -197,15 +202,15 @@ def _encoder(
     causal: bool,
     grid: tuple[int, int] | None,
 ) -> RotaryEncoder | RelativeBias | None:
-    """Return the encoder of a layer: built from a name, or an encoder that fits the layer.
+    """Return the encoder of a layer, built from its name if a name is given, after checks.
 
     Args:
         encoder: A rotary encoder, a relative bias, the name of either, or None.
-        options: Options of the layer. Those of an encoder given by name are removed.
+        options: Options of the layer. The options of an encoder given by name are removed.
         all_heads: Number of query heads, which is the number of heads of a bias.
         heads: Number of heads that a rotary encoder rotates.
         channels: Number of channels, or of features, that a rotary encoder rotates.
-        causal: Whether the layer is causal, which a bias depends on.
+        causal: Whether the layer is causal. A bias given by name is made for this case.
         grid: ``(rows, columns)`` of an image, or None. With a grid, a rotary encoder given by name
             takes two coordinates unless the option ``coord_dim`` is given.
 
@@ -233,16 +238,16 @@ def _encoder(
         except ValueError as error:
             raise ValueError(
                 f"encoder must fit heads of {channels} channels and {coord_dim} coordinates, "
-                f"got {encoder!r}: {error}"
+                f"got {encoder!r}, which raised: {error}"
             ) from error
     rotary = isinstance(encoder, RotaryEncoder)
     if encoder.heads not in ((1, heads) if rotary else (all_heads,)):
         expected = f"1 or {heads}" if rotary and heads > 1 else str(heads if rotary else all_heads)
-        raise ValueError(f"encoder must have {expected} heads, got {encoder.heads}")
+        raise ValueError(f"encoder must have {expected} heads, got {encoder.heads} heads")
     if rotary and encoder.head_dim != channels:
         raise ValueError(
             f"encoder must have head_dim {channels}, the number of channels or features that "
-            f"it rotates, got {encoder.head_dim}"
+            f"it rotates, got head_dim {encoder.head_dim}"
         )
     return encoder
 

@@ -2,8 +2,8 @@
 
 A cache is never changed after it was made. Further tokens give another, longer cache. The old and
 the new cache can share memory, because the memory has room for more tokens than the old cache
-contains. A further token is then written after the last one, instead of copying all keys and values
-into a longer tensor.
+contains. A further token is then written after the last token, so that the keys and values of the
+earlier tokens are not copied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from stringlib.inputs import in_torch_func
 
 LEAST_ROOM = 64
-"""The smallest number of tokens for which memory is allocated."""
+"""The smallest number of tokens for which :meth:`KeyValueCache.extended` allocates memory."""
 
 
 class Slots:
@@ -26,7 +26,7 @@ class Slots:
         keys: Memory of the keys, ``(..., kv_heads, room, head_dim)``.
         values: Memory of the values, ``(..., kv_heads, room, d_v)``.
         filled: Number of tokens that have been written. Only a cache of exactly this number of
-            tokens may write further ones, because the next slot of a shorter cache is used by
+            tokens may write further tokens, because the next slot of a shorter cache is used by
             another cache.
     """
 
@@ -43,7 +43,7 @@ class Slots:
         return self.keys.shape[-2]
 
     def write(self, keys: Tensor, values: Tensor) -> None:
-        """Write the keys and values of further tokens after those of the last one."""
+        """Write the keys and values of further tokens after those of the tokens so far."""
         n = keys.shape[-2]
         self.keys.narrow(-2, self.filled, n).copy_(keys)
         self.values.narrow(-2, self.filled, n).copy_(values)
@@ -59,7 +59,7 @@ class KeyValueCache(NamedTuple):
         keys: Encoded keys, ``(..., kv_heads, tokens, head_dim)``.
         values: Values, ``(..., kv_heads, tokens, d_v)``.
         mask: False for padding, to which no query attends, ``(..., heads, tokens)``. None if no
-            token is padding.
+            mask was given, which means no padding.
         kind: Description of the layer that made the cache. A layer with a different description
             raises an error. Default: empty, which is not checked.
         slots: The memory of which ``keys`` and ``values`` are the beginning, or None.
@@ -77,7 +77,7 @@ class KeyValueCache(NamedTuple):
         return self.keys.shape[-2]
 
     def with_room(self, tokens: int) -> KeyValueCache:
-        """Return a copy of the cache in memory for at least ``tokens`` tokens."""
+        """Return a copy of the cache whose memory has room for at least ``tokens`` tokens."""
         slots = Slots(self.keys, self.values, max(tokens, self.length))
         return _beginning(slots, self.mask, self.kind)
 
@@ -91,12 +91,13 @@ class KeyValueCache(NamedTuple):
         return KeyValueCache(keys, values, mask, self.kind)
 
     def extended(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> KeyValueCache:
-        """Return the cache with the keys and values of further tokens after those so far.
+        """Return a cache that also contains the keys and values of further tokens.
 
-        With gradients, or under a compiler or ``torch.func``, the tokens are concatenated.
-        Otherwise the further tokens are written into memory that has room for more tokens. The
-        earlier tokens are then copied only if this memory cannot be used, for example because it
-        is full or because another cache has used the next slot.
+        If gradients are enabled, under a compiler, under ``torch.func``, on the meta device, and
+        if the dtype changes, all tokens are concatenated into new tensors. Otherwise the further
+        tokens are written into memory that has room for more tokens. The earlier tokens are then
+        copied only if this memory cannot be used, for example because the memory is full or
+        because another cache has used the next slot.
 
         Args:
             keys: Encoded keys of the further tokens, ``(..., kv_heads, n, head_dim)``.
@@ -110,10 +111,11 @@ class KeyValueCache(NamedTuple):
         pairs = (self.keys, keys), (self.values, values)
         if any(a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-1] for a, b in pairs):
             raise ValueError(
-                "state must have keys and values of the same batch, heads and channels as the new "
-                f"tokens, whose shapes are {tuple(keys.shape)} and {tuple(values.shape)}, got "
-                f"keys of shape {tuple(self.keys.shape)} and values of shape "
-                f"{tuple(self.values.shape)}"
+                "state must have keys and values with the batch, heads and channels of the new "
+                f"tokens, got keys of shape {tuple(self.keys.shape)} and values of shape "
+                f"{tuple(self.values.shape)}. The new keys have shape {tuple(keys.shape)}, and the "
+                f"new values {tuple(values.shape)}. Pass the state that the same layer returned "
+                "for the earlier tokens of the same batch."
             )
         if mask is not None or self.mask is not None:
             masks = _or_all(self.mask, mask, self.keys), _or_all(mask, self.mask, keys)
@@ -150,7 +152,7 @@ class KeyValueCache(NamedTuple):
         return same and writable and slots.filled == self.length and length <= slots.room
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what pickle and ``copy`` store, the tokens without the memory for later tokens."""
+        """Return what pickle and ``copy`` store: the tokens so far, without room for more."""
         keys, values = self.keys.clone(), self.values.clone()
         return KeyValueCache, (keys, values, self.mask, self.kind)
 
@@ -173,14 +175,15 @@ def _is_beginning(x: Tensor, memory: Tensor) -> bool:
 def _can_share(keys: Tensor) -> bool:
     """Return whether keys may be written in place into memory that several caches share.
 
-    This is not allowed with gradients, under a compiler, under ``torch.func`` and on ``meta``.
+    Writing in place is not allowed if gradients are enabled, under a compiler, under
+    ``torch.func``, and on the meta device.
     """
     plain = not (torch.is_grad_enabled() or torch.compiler.is_compiling() or in_torch_func())
     return plain and not keys.is_meta
 
 
 def _or_all(mask: Tensor | None, other: Tensor | None, keys: Tensor) -> Tensor:
-    """Return ``mask``, or if it is None a mask of True for all tokens of ``keys``.
+    """Return ``mask``, or a mask that is True for all tokens of ``keys`` if ``mask`` is None.
 
     Args:
         mask: The mask, or None.

@@ -17,7 +17,7 @@ class Context(NamedTuple):
         tokens: Tokens of the context, ``(..., keys, context_dim)``.
         positions: Positions of the context, ``(..., keys, coord_dim)``, or the phases of the
             encoder at these positions. None for the default positions.
-        mask: False for padding in the context, ``(..., keys)``. None if no token is padding.
+        mask: False for padding in the context, ``(..., keys)``. None for no padding.
     """
 
     tokens: Tensor
@@ -51,7 +51,8 @@ def context_of(
     if context is None:
         if layer.context_dim != layer.dim:
             raise ValueError(
-                f"context must be given to a layer with context_dim = {layer.context_dim}, got None"
+                "context must be given, got None, because the layer has context_dim = "
+                f"{layer.context_dim} and dim = {layer.dim}. Pass the tokens to attend to."
             )
         if positions is not None or mask is not None:
             name = "context_mask" if positions is None else "context_positions"
@@ -63,16 +64,16 @@ def context_of(
         return None
     for name, given in tokens_alone.items():
         if given is not None:
-            hint = " Give context_mask for padding in the context." if name == "key_mask" else ""
+            hint = "Pass context_mask instead" if name == "key_mask" else "Leave it out"
             raise ValueError(
-                f"{name} must be None with context, whose tokens are the keys, got a tensor of "
-                f"shape {tuple(given.shape)}.{hint}"
+                f"{name} must be None with context, got a tensor of shape {tuple(given.shape)}, "
+                f"because the tokens of context are the keys. {hint}."
             )
     unfit = layer.core.unfit_for_context
     if unfit is not None:
         raise ValueError(
             f"context must be None for {unfit}, got a tensor of shape {tuple(context.shape)}. "
-            "Use a second layer for cross-attention."
+            "Leave it out, and use a second layer for cross-attention."
         )
     require_like_weight("context", context, layer.to_k)
     require_fitting_positions("context_positions", positions, x)

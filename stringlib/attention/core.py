@@ -3,7 +3,7 @@ r"""The core of an attention layer: what each head computes between the projecti
 A core takes queries, keys and values that are split into heads, and returns the outputs of the
 heads. :class:`~stringlib.attention.softmax.SoftmaxAttention` is softmax attention.
 :class:`~stringlib.attention.kernelised.LinearAttention` replaces the exponential of softmax by a
-feature map. Both apply the positions, and both work without a layer::
+feature map. The two classes apply the positions too, and work without a layer::
 
     core = LinearAttention(FavorFeatures(64), RoPE(64), CosineWeight(512))
     out, state = core(q, k, v)
@@ -25,7 +25,7 @@ from stringlib.moved import forward
 from stringlib.positions import grid_positions
 
 PARTS = ("features", "weight", "encoder", "roll", "rotate")
-"""Attributes of a core that determine what it computes, and to which states it belongs."""
+"""Names of the attributes of a core that can be set on its layer; setting one updates ``kind``."""
 
 
 class Given(NamedTuple):
@@ -62,9 +62,9 @@ class AttentionCore(nn.Module):
 
     Attributes:
         kind: Description of the parts, by which a core recognises its states.
-        part_types: The classes of each part, by the name of its attribute. A core asks for the
-            class to know how to use a part, so without this check a wrapped encoder would be left
-            out without an error.
+        part_types: The accepted classes of each part, by the name of its attribute. A core uses a
+            part according to the class of the part. Without a check of the class, an encoder inside
+            a wrapper would be ignored without an error.
     """
 
     part_types: ClassVar[dict[str, tuple[type[Any], ...]]] = {
@@ -109,20 +109,20 @@ class AttentionCore(nn.Module):
                 computes its decays. Default: ``q``.
             key_mask: False for padding, ``(..., keys)`` or ``(..., heads, keys)``. Default: None,
                 no padding.
-            state: The state that the core returned for the earlier tokens. Default: None, there
-                are no earlier tokens.
+            state: The state that the core returned for the earlier tokens. Default: None, which
+                means no earlier tokens.
             document_ids: Integers that increase from document to document, ``(..., n)``, or the
                 :class:`~stringlib.documents.Documents` that are made from such integers. No token
                 attends to another document. Only the first document of each row continues
                 ``state``. Softmax, linear attention that is not causal and Toeplitz weights use an
                 n × n mask. Default: None, one document.
-            return_state: Whether to return a state with ``document_ids``. It is the state of the
-                last document alone, which must have the same number of tokens in each row. Without
-                ``document_ids`` this argument has no effect. Default: False, the state is None
-                with ``document_ids``.
+            return_state: Whether to return a state with ``document_ids``. If True, this is the
+                state of the last document alone, which must have the same number of tokens in each
+                row. If False (default), the returned state is None. Without ``document_ids`` this
+                argument has no effect.
             key_positions: Positions of the keys, or their phases, if the keys belong to other
-                tokens than the queries (cross-attention). Must be None if causal. Default:
-                ``positions``.
+                tokens than the queries (cross-attention). Must be None if causal or with
+                ``document_ids``. Default: ``positions``.
 
         Returns:
             The outputs, ``(..., heads, n, d_v)``, and the state: a
@@ -146,8 +146,8 @@ class AttentionCore(nn.Module):
             if self.causal or documents is not None:
                 raise ValueError(
                     "key_positions must be None in causal attention and with document_ids, got a "
-                    f"{type(key_positions).__name__}. Leave it out: queries and keys then belong "
-                    "to the same tokens."
+                    f"{type(key_positions).__name__}, because queries and keys then belong to the "
+                    "same tokens. Leave it out."
                 )
             key_at = self.located(k, key_positions, name="key_positions")
         elif at is not None and k.shape[-2] != q.shape[-2]:
@@ -178,7 +178,9 @@ class AttentionCore(nn.Module):
         return self.causal
 
     def require_state(self, state: Any) -> None:
-        """Raise unless the core has a state, and ``state`` is None or the state of such a core.
+        """Raise an error if the core has no state, or if ``state`` belongs to another kind of core.
+
+        None is accepted as ``state``.
 
         Raises:
             TypeError: If ``state`` is not of the class that this core returns.
@@ -187,10 +189,9 @@ class AttentionCore(nn.Module):
         """
         if not self.has_state:
             raise ValueError(
-                "state must be None and return_state False, because only a causal layer that does "
-                f"not rotate its features has a state, got causal={self.causal} and "
-                f"rotate={self.rotate!r}. Use a layer with causal=True and rotate other than "
-                "'after'."
+                "causal must be True, and rotate must not be 'after', in a layer with a state, got "
+                f"causal={self.causal} and rotate={self.rotate!r}. Build the layer in this way, or "
+                "leave out state and return_state."
             )
         if state is not None:
             if not isinstance(state, self.state_type):
@@ -203,7 +204,7 @@ class AttentionCore(nn.Module):
 
     @property
     def unfit_for_context(self) -> str | None:
-        """Words that say why a context is refused, such as "a causal layer"; None if accepted."""
+        """What refuses a context, such as "a causal layer", or None if a context is accepted."""
         return "a causal layer" if self.causal else None
 
     def _shortened(self, state: Any, length: int) -> Any:
@@ -231,14 +232,18 @@ class AttentionCore(nn.Module):
         return "" if self.encoder is None else f" with {type(self.encoder).__name__}"
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute. If it is a part, the core is of another kind from now on."""
+        """Set an attribute, and update ``kind`` if the attribute is a part.
+
+        Raises:
+            TypeError: If the attribute is a part and the value is not of a class for this part.
+        """
         admitted = self.part_types.get(name)
         if admitted is not None and value is not None and not isinstance(value, admitted):
             expected = ", ".join(f"a {part.__name__}" for part in admitted)
             raise TypeError(
-                f"{name} must be {expected} or None, because a wrapper hides what the layer calls, "
-                f"got {type(value).__name__}. Wrap the core, the layer or the block instead, as "
-                "modules_to_save=['core'] of peft does."
+                f"{name} must be {expected} or None, got {type(value).__name__}. A wrapper around "
+                "a part would hide what the layer calls. Wrap the core, the layer or the block "
+                "instead, as modules_to_save=['core'] of peft does."
             )
         super().__setattr__(name, value)
         if name in PARTS and "kind" in vars(self):
@@ -263,8 +268,8 @@ class AttentionCore(nn.Module):
             name: Name of the positions in errors.
 
         Returns:
-            Phases for a rotary encoder, integer positions for a roll, and None for a core that has
-            neither of the two.
+            Phases for a rotary encoder, positions for a roll, and None for a core that has neither
+            a rotary encoder nor a roll.
         """
         encoder = self.encoder if isinstance(self.encoder, RotaryEncoder) else None
         if encoder is None and self.roll is None:
@@ -282,9 +287,9 @@ class AttentionCore(nn.Module):
     def _default_positions(
         self, q: Tensor, coord_dim: int, state: Any, documents: Documents | None, name: str
     ) -> Tensor:
-        """Return 0, 1, 2, … after the tokens of a state, or the positions of the grid.
+        """Return the positions 0, 1, 2, … after the tokens of a state, or those of the grid.
 
-        With ``documents`` the positions are those of the tokens in their documents.
+        With ``documents`` the positions count from 0 in each document.
 
         Raises:
             ValueError: If there is no default for the number of coordinates, or if the grid has
@@ -297,15 +302,15 @@ class AttentionCore(nn.Module):
             return torch.arange(before, before + n, device=q.device)[:, None]
         if self.grid is None or coord_dim != 2 or documents is not None:
             raise ValueError(
-                f"{name} must be given for an encoder with {coord_dim} coordinates, with shape "
-                f"(..., {n}, {coord_dim}), got None"
+                f"{name} must be given with shape (..., {n}, {coord_dim}) for an encoder with "
+                f"{coord_dim} coordinates, got None"
             )
         positions = grid_positions(*self.grid, device=q.device)
         own = positions[before : before + n] if self.causal else positions
         if n != len(own):
             raise ValueError(
-                f"{name} must be given for {before + n} tokens, because grid = {self.grid} has "
-                f"{len(positions)} positions, got None"
+                f"{name} must be given for {before + n} tokens, got None, because grid = "
+                f"{self.grid} has {len(positions)} positions"
             )
         return own
 

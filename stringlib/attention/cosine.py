@@ -18,18 +18,18 @@ from stringlib.spec import Count0, Floats, Positive, checked
 
 
 class CosineWeight(PositionWeight):
-    r"""Weight :math:`\cos(\pi(i-j)/2M)`, or :math:`(1+\cos(\pi(i-j)/2M))/2` if ``positive``.
+    r"""Cosine weight :math:`\cos(\pi(i-j)/2M)` of query i and key j, with the horizon M.
 
-    Here i is the position of the query, j that of the key, and M the horizon. Equations
-    :eq:`eq-cosine-weight` and :eq:`eq-cosine-positive`. Because
+    This is :eq:`eq-cosine-weight`. If ``positive``, the weight is
+    :math:`(1+\cos(\pi(i-j)/2M))/2`, :eq:`eq-cosine-positive`. Because
     :math:`\cos(a-b) = \cos a\cos b + \sin a\sin b`, :eq:`eq-ptolemy`, linear attention with this
     weight on m features equals linear attention without a weight on 2m features,
     :eq:`eq-cosine-features`, or on 3m features if ``positive``.
 
-    The plain cosine is negative at distances greater than M, so that a denominator could be 0.
-    Sequences with such distances therefore raise an error. The positive form is 1 at distance 0,
-    1/2 at distance M and 0 at distance 2M, and accepts sequences of any length. Its period is 4M,
-    so a token at distance 4M has the weight 1 again.
+    The plain cosine is negative at distances between M and 3M, so that a denominator could be 0.
+    Sequences with distances greater than M therefore raise an error. The positive form is 1 at
+    distance 0, 1/2 at distance M and 0 at distance 2M, and accepts sequences of any length. The
+    period of the positive form is 4M, so a token at distance 4M has the weight 1 again.
 
     The plain and the positive form are symmetric in i and j. Causal attention does not need this
     symmetry. For causal attention, :class:`~stringlib.attention.ramp.RampWeight` gives the nearest
@@ -89,7 +89,7 @@ class CosineWeight(PositionWeight):
         return copies(phi, self._table(start, phi.shape[-2], phi.device))
 
     def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
-        """Return the weighted similarity as a product of 2m features, or of 3m if ``positive``.
+        """Return the weighted similarity as a product of features, 2 or 3 copies of those given.
 
         The arguments are those of ``PositionWeight.factors``.
 
@@ -114,9 +114,10 @@ class CosineWeight(PositionWeight):
     def _angles(
         self, start: int | Tensor, count: int, device: torch.device | None = None
     ) -> Tensor:
-        """Return the angles πi/2M of the positions i from ``start`` on, in float64.
+        """Return the angles πi/2M of the positions i from ``start`` on, M being the horizon.
 
-        Positions may be large, and then float32 angles would be inaccurate.
+        The angles are float64 where the device has this dtype, because float32 angles of large
+        positions would be inaccurate.
         """
         return token_positions(start, count, device) * (math.pi / 2 / self.horizon)
 
@@ -127,7 +128,7 @@ class CosineWeight(PositionWeight):
         """
         if not self.positive and length - 1 > self.horizon:
             raise ValueError(
-                f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}: "
-                "at larger distances the cosine is negative. Pass a larger horizon, or "
-                "positive=True, which has no limit."
+                f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}. "
+                "At distances greater than the horizon the cosine is negative. Pass a larger "
+                "horizon, or positive=True, which has no limit."
             )

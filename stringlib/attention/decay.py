@@ -1,7 +1,9 @@
 r"""Decay: a factor of at most 1 by which the running state is multiplied at each token.
 
-If the state follows :math:`S_t = e^{a_t} S_{t-1} + \phi(k_t) u_t^\top`, then the contribution of
-token j to the output of token i is multiplied by :math:`e^{a_{j+1} + \dots + a_i}`.
+Suppose that the state follows :math:`S_t = e^{a_t} S_{t-1} + \phi(k_t) u_t^\top`, where
+:math:`\phi(k_t)` are the features of key t and :math:`u_t` is the vector that is summed. Then the
+contribution of token j to the output of token i is multiplied by
+:math:`e^{a_{j+1} + \dots + a_i}`.
 """
 
 from __future__ import annotations
@@ -43,11 +45,11 @@ def decayed_sums(
             - ``(..., heads, n)`` or ``(..., heads, n, 1)`` for one decay per token,
             - ``(..., heads, n, m)`` for one decay per token and feature.
 
-            If ``log_decay`` has as many dimensions as ``phi_k``, its last two are tokens and
-            features. With fewer dimensions a shape can fit both ``(..., heads, n)`` and
+            If ``log_decay`` has as many dimensions as ``phi_k``, the last two dimensions are tokens
+            and features. With fewer dimensions a shape can fit ``(..., heads, n)`` and also
             ``(..., heads, n, m)``. Then the dimension of size ``heads`` decides between the two
             forms. If two dimensions could be the heads, an error is raised. On the CPU a value
-            greater than 0 raises an error; on other devices the values are not checked.
+            greater than 0 raises an error. On other devices the values are not checked.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
             None, which chooses for speed.
@@ -73,12 +75,13 @@ def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: in
 
     Args:
         log_decay: The logarithms, in one of the shapes that :func:`decayed_sums` accepts.
-        batch_shape: Leading dimensions of the features. The last of them is the number of heads.
+        batch_shape: Leading dimensions of the features, with the number of heads as the last one.
         n: Number of tokens.
         m: Number of features.
 
     Raises:
-        ValueError: If the shape of ``log_decay`` fits none of these forms, or fits two of them.
+        ValueError: If the shape of ``log_decay`` fits none of the accepted shapes, or fits two of
+            them equally well.
     """
     heads, shape = batch_shape[-1], tuple(log_decay.shape)
     if len(shape) == 1 and shape[0] in (1, heads):
@@ -94,8 +97,8 @@ def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: in
     if scalar and vector and shape[-2] == shape[-3] == heads and log_decay.numel() > 1:
         raise ValueError(
             f"log_decay must have shape {(*batch_shape, n, 1)} for one decay per token, or "
-            f"{(*batch_shape, n, m)} for one decay per token and feature, got {shape}, which may "
-            f"be either. The first {len(batch_shape)} sizes may be 1."
+            f"{(*batch_shape, n, m)} for one decay per token and feature, got {shape}, which fits "
+            f"both forms. The first {len(batch_shape)} sizes may be 1."
         )
     if scalar and (shape[-2] == heads or not vector):
         return log_decay[..., None]
@@ -125,11 +128,11 @@ def decay_mask(log_decay: LogDecays[Tensor, "... n"]) -> Tensor:
 
 
 class DecayWeight(PositionWeight):
-    r"""Position weight :math:`e^{a_{j+1} + \dots + a_i}` for j ≤ i, :eq:`eq-decay-weight`.
+    r"""Decay :math:`e^{a_{j+1} + \dots + a_i}` as the weight of query i and key j ≤ i.
 
-    Here i is the position of the query and j that of the key. The weight is for causal attention
-    only. The decay :math:`e^{a_0}` of the first token has an effect only on a state from earlier
-    tokens, because no pair of the given tokens has :math:`a_0` in its sum.
+    The weight, :eq:`eq-decay-weight`, is for causal attention only. The decay :math:`e^{a_0}` of
+    the first token has an effect only on a state from earlier tokens, because no pair of the given
+    tokens has :math:`a_0` in its sum.
 
     Args:
         log_decay: The logarithms :math:`a_t \le 0`; ``-inf`` gives all earlier tokens the weight 0.
@@ -167,7 +170,8 @@ class DecayWeight(PositionWeight):
             raise ValueError(
                 f"log_decay must have shape (heads,), (..., heads, {tokens}) or "
                 f"(..., heads, {tokens}, 1) for a matrix of {tokens} tokens, got "
-                f"{tuple(self.log_decay.shape)}"
+                f"{tuple(self.log_decay.shape)}. With one decay per feature there is no single "
+                "matrix."
             )
         return decay_matrix(log_decay)[..., :num_queries, :num_keys]
 

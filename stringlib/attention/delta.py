@@ -55,12 +55,12 @@ def delta_rule(
         v: Values, ``(..., heads, n, d_v)``.
         beta: Rates :math:`\beta_t`, ``(..., heads, n)``. For a key of norm 1, 0 leaves the decayed
             state unchanged, 1 replaces the old value of the key by the new one, and 2 reverses the
-            sign of the old value and adds twice the new one. On the CPU a rate outside 0 to 2
-            raises an error; on other devices the rates are not checked.
+            sign of the old value and adds twice the new value. On the CPU a rate outside 0 to 2
+            raises an error. On other devices the rates are not checked.
         log_decay: The logarithms :math:`a_t \le 0`, of shape ``(heads,)``, ``(..., heads, n)`` or
             ``(..., heads, n, 1)``; −∞ sets the old state to 0. On the CPU a value greater than 0
-            raises an error; on other devices the values are not checked. Default: no decay, so that
-            only the overwritten values are forgotten.
+            raises an error. On other devices the values are not checked. Default: None, no decay,
+            so that only the overwritten values are forgotten.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
             None, which chooses for speed.
@@ -98,11 +98,11 @@ def delta_rule(
 
 
 class ReplacingWeight(PositionWeight):
-    """Base class of weights with the delta rule, in which a new value replaces that of its key.
+    """Base class of weights with the delta rule, which replaces the old value of a key.
 
-    The effect of a key on a query depends on the keys between the two. So there is no position
-    weight of a pair, no matrix of weights, and no sum of weights by which the output could be
-    divided.
+    The effect of a key on a query depends on the keys between the two. So a query and a key have no
+    position weight, and there is no matrix of weights and no sum of weights by which the output
+    could be divided.
     """
 
     causal_only = True
@@ -111,10 +111,11 @@ class ReplacingWeight(PositionWeight):
     rotatable = False
 
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
-        """Raise ``ValueError``, because the weight of a pair depends on the keys between them."""
+        """Raise ``ValueError``, because a weight depends on the keys between query and key."""
         raise ValueError(
             f"{type(self).__name__}.matrix() is undefined, because under the delta rule the weight "
-            "of a query and a key depends on the keys between the two"
+            "of a query and a key depends on the keys between the two. Call delta_rule() for the "
+            "outputs."
         )
 
 
@@ -128,7 +129,7 @@ class DeltaWeight(ReplacingWeight):
     Args:
         beta: Rates :math:`\beta_t` from 0 to 2, ``(..., heads, seq)``.
         log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)`` or ``(..., heads, seq)``.
-            Default: no decay, so that only the overwritten values are forgotten.
+            Default: None, no decay, so that only the overwritten values are forgotten.
 
     Raises:
         ValueError: If, on the CPU, a rate is less than 0 or greater than 2, or a logarithm is
@@ -192,6 +193,7 @@ def _require_rates(beta: Tensor) -> None:
     """Raise ``ValueError`` if a rate on the CPU is less than 0 or greater than 2."""
     if any_eager(beta, lambda x: (x.amin() < 0) | (x.amax() > 2)):
         raise ValueError(
-            "beta must be at least 0 (the state is unchanged) and at most 2 (the old value changes "
-            f"its sign), got values from {beta.min().item():g} to {beta.max().item():g}"
+            f"beta must be from 0 to 2, got values from {beta.min().item():g} to "
+            f"{beta.max().item():g}. At 0 the new value is ignored; at 2 the old value changes its "
+            "sign. For example, 2 * x.sigmoid() is in this range for every x."
         )

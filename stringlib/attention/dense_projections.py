@@ -64,7 +64,7 @@ class Projection(nn.Module):
 
     @property
     def block_size(self) -> int:
-        """Number of rows of a full block of W. Rows of different blocks are independent."""
+        """Number of rows of a full block of W; only rows of one block may be dependent."""
         return self.head_dim
 
     @torch.no_grad()
@@ -125,10 +125,11 @@ class IidProjection(Projection):
 
 
 class OrthogonalProjection(IidProjection):
-    r"""Orthogonal rows: a Haar random orthogonal matrix whose rows get lengths from :math:`\chi_d`.
+    r"""Orthogonal rows: the rows of Haar random orthogonal d × d matrices, with random lengths.
 
-    Here d is the number of channels. The lengths are independent. Every row is exactly Gaussian,
-    and the rows of a block are orthogonal.
+    Here d is the number of channels. The lengths are independent and have the distribution
+    :math:`\chi_d`. Every row is exactly Gaussian. Rows of the same block of d rows are orthogonal,
+    and rows of different blocks are independent.
 
     Source:
         Yu et al. 2016, orthogonal random features.
@@ -147,12 +148,12 @@ class OrthogonalProjection(IidProjection):
 class SimplexProjection(OrthogonalProjection):
     r"""Simplex rows: their directions point to the corners of a randomly rotated regular simplex.
 
-    The directions of a block are d orthogonal unit vectors from which their mean is subtracted,
-    scaled to length 1 again, where d is the number of channels. Any two directions have the inner
-    product :math:`-1/(d-1)`, :eq:`eq-simplex-gram`. Every row is exactly Gaussian, as for
-    :class:`OrthogonalProjection`, so the estimate is unbiased. For a full block with independent
-    lengths, no other joint distribution of the directions gives a smaller error. For d = 1 a row is
-    a Gaussian number.
+    Let d be the number of channels. The directions of a block of d rows are d orthogonal unit
+    vectors from which their mean is subtracted, scaled to length 1 again. Any two of these
+    directions have the inner product :math:`-1/(d-1)`, :eq:`eq-simplex-gram`. Every row is exactly
+    Gaussian, as for :class:`OrthogonalProjection`, so the estimate of :math:`e^{x^\top y}` is
+    unbiased. For a full block with independent lengths, no other joint distribution of the
+    directions gives a smaller error. For d = 1 a row is a Gaussian number.
 
     Source:
         Reid et al. 2023, simplex random features.
@@ -176,10 +177,10 @@ def random_signs(shape: tuple[int, ...], generator: torch.Generator | None) -> T
 
 
 def simplex_scale(size: int) -> float:
-    """Return the factor that restores length 1 after the mean of unit vectors is subtracted.
+    """Return the factor that restores length 1 after orthogonal unit vectors lose their mean.
 
     Args:
-        size: Number of the vectors, which are orthogonal unit vectors; at least 2.
+        size: Number of the vectors, at least 2.
     """
     return math.sqrt(size / (size - 1))
 
@@ -190,7 +191,7 @@ def lengths_of_rows(projection: Projection, size: int, generator: torch.Generato
     Args:
         projection: The projection.
         size: Number of degrees of freedom of the χ distribution of the lengths.
-        generator: Random generator. Default device and generator if None.
+        generator: Random generator, or None for the global generator.
     """
     shape = projection.heads, projection.num_features, size
     return torch.randn(shape, generator=generator, dtype=drawn_dtype()).norm(dim=-1)

@@ -1,8 +1,7 @@
 r"""Feature map of FAVOR+: positive random features that estimate the exponential of softmax.
 
 ``FavorFeatures._features`` computes the whole map. The product with the random rows is a matrix
-product
-(:mod:`stringlib.attention.dense_projections`) or a fast transform
+product (:mod:`stringlib.attention.dense_projections`) or a fast transform
 (:mod:`stringlib.attention.projections`).
 """
 
@@ -40,8 +39,8 @@ class FavorFeatures(FeatureMap):
 
     Args:
         head_dim: Number of channels d of a head.
-        num_features: Number of rows of W. It is also the number of features, unless
-            ``hyperbolic`` doubles it. Default: ``head_dim``.
+        num_features: Number of rows of W, which is also the number of features. With
+            ``hyperbolic`` there are twice as many features as rows. Default: ``head_dim``.
         projection: The distribution of W, a name in
             :data:`~stringlib.attention.projections.PROJECTIONS`. Default: ``"orthogonal"``.
         heads: Number of heads, each with a W of its own. With 1 (default) any number of heads
@@ -71,13 +70,14 @@ class FavorFeatures(FeatureMap):
         generator: Random generator for W. Default: the global generator.
 
     Attributes:
-        projection: The module that stores W and multiplies by it.
+        projection: The module that stores W and computes the product Wx.
         alpha: :math:`\alpha` of each channel, ``(1 or heads, head_dim)``. None if all are 0, as in
             FAVOR+.
         scale: :math:`d^{-1/4}`, by which a layer multiplies queries and keys before the map. The
-            map itself does not multiply by it.
+            map itself does not multiply by ``scale``.
 
     Raises:
+        TypeError: If ``mean_square`` is a tensor that is not floating-point.
         ValueError: If ``projection`` is unknown, or if ``mean_square`` is negative, not finite or
             of another shape.
 
@@ -130,8 +130,8 @@ class FavorFeatures(FeatureMap):
 
         In training on several processes, pass a generator with the same seed in every process.
         Otherwise each process draws another W. ``DistributedDataParallel`` copies the buffers of
-        the first process to the others, but not the parameters. If W is learned, the processes
-        would therefore train different matrices from then on.
+        the first process to the other processes, but not the parameters. So if W is learned and
+        the seeds differ, the processes train different matrices from then on.
 
         Args:
             generator: Random generator, which may be on another device than the module. Default:
@@ -172,9 +172,10 @@ class FavorFeatures(FeatureMap):
     def scaled_keys(self, k: Floats[Tensor, "... heads n self.head_dim"]) -> tuple[Tensor, Tensor]:
         r"""Return the features of each key divided by a factor, and the logarithms of the factors.
 
-        The features of a key are divided by :math:`\sqrt m` times their maximum. The logarithms of
-        these factors are the scales of the keys. For ``features, scale = phi.scaled_keys(k)``,
-        ``features * scale.exp()[..., None]`` are the features without stabiliser, up to rounding.
+        The features of a key are divided by :math:`\sqrt m` times the maximum of these features.
+        The logarithms of these factors are the scales of the keys. For
+        ``features, scale = phi.scaled_keys(k)``, the product ``features * scale.exp()[..., None]``
+        is the tensor of features without stabiliser, up to rounding.
         The scale of a key does not depend on other keys, so that causal attention can compute it
         token by token, :eq:`eq-favor-scaled-keys`. The scales must not be omitted, because without
         them every key would have the same maximum.
@@ -261,10 +262,10 @@ def optimal_alpha(mean_square: Tensor, channels: int) -> Tensor: ...
 def optimal_alpha(mean_square: float | Tensor, channels: int) -> float | Tensor:
     r"""Return the parameter :math:`\alpha \le 0` of the random features with least variance.
 
-    The parameter is :math:`\alpha = (1 - 1/\rho)/8`, equation :eq:`eq-favor-optimal-alpha`, where
-    :math:`\rho \in (0, 1]` is the positive root of
-    :math:`2\zeta\rho^2 + (2\zeta + d)\rho - d`. So α depends only on :math:`\zeta/d`, where
-    :math:`\zeta` is ``mean_square`` and d is ``channels``.
+    Let :math:`\zeta` be ``mean_square`` and d be ``channels``. Then
+    :math:`\alpha = (1 - 1/\rho)/8`, where :math:`\rho \in (0, 1]` is the positive solution of
+    :math:`2\zeta\rho^2 + (2\zeta + d)\rho = d`, :eq:`eq-favor-optimal-alpha`. So
+    :math:`\alpha` depends only on :math:`\zeta/d`.
 
     Args:
         mean_square: The mean :math:`\zeta \ge 0` of :math:`\|x + y\|^2` over queries x and keys y.

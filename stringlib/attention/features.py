@@ -26,8 +26,8 @@ class FeatureMap(nn.Module):
             :math:`d^{-1/4}` for a map that estimates :math:`e^{x^\top y}`, because the logits of
             softmax are :math:`q^\top k/\sqrt d`. Default: 1.
         place: The default for ``rotate`` of a layer with a rotary encoder: ``"before"`` (queries
-            and keys are rotated) or ``"after"`` (features are rotated). Default: None, the layer
-            has no default for ``rotate``.
+            and keys are rotated) or ``"after"`` (features are rotated). Default: None, which means
+            that the user of the layer has to choose.
         nonnegative: True (default) if no feature is negative, so that no similarity is negative.
             If False, a layer does not divide by the sum of the weights, which could be 0.
     """
@@ -37,10 +37,10 @@ class FeatureMap(nn.Module):
     nonnegative: bool = True
 
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor | None]:
-        r"""Return the features of keys, each divided by a factor, and the factors' logarithms.
+        r"""Return the features of each key divided by a factor, and the logarithms of the factors.
 
-        A map whose features may overflow divides the features of each key by a factor. The base
-        class does not.
+        A map whose features may overflow divides the features of each key by a factor. In the base
+        class all factors are 1.
 
         Args:
             k: Keys, ``(..., heads, seq, head_dim)``.

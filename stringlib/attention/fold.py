@@ -82,10 +82,12 @@ def is_faster(layer: Any, x: Tensor) -> bool:
 
 
 def folded_linear(linear: nn.Linear, x: Tensor, basis: Tensor) -> Tensor:
-    """Return the output of a projection W multiplied by Pᵀ, computed as a projection with PᵀW.
+    """Return the output of a projection multiplied by the transposed basis Pᵀ of an encoder.
+
+    The output is computed by merging Pᵀ into the weight W, as the projection with the weight PᵀW.
 
     Args:
-        linear: The projection with the weight W.
+        linear: The projection.
         x: Tokens, ``(..., seq, dim)``.
         basis: The basis P of each head of the encoder, ``(heads, head_dim, head_dim)``.
     """
@@ -121,12 +123,12 @@ def folded(layer: Any) -> Any:
     if not isinstance(encoder, RotaryEncoder) or not softmax:
         raise ValueError(
             "attention must be softmax with a rotary encoder to be folded, got a layer with "
-            f"{layer.extra_repr()}"
+            f"{layer.extra_repr()}. Use this layer without folded()."
         )
     if type(encoder).forward is not RotaryEncoder.forward:
         raise ValueError(
             f"encoder must not override forward() to be folded, got {type(encoder).__name__}, "
-            "which does. Override frequencies() and basis() instead."
+            "which overrides it. Override frequencies() and basis() instead."
         )
     for name, module in (("encoder", encoder), ("core", core), ("shift", layer.shift)):
         if module is not None:

@@ -13,14 +13,14 @@ GATES = ("headwise", "elementwise")
 class Gate(nn.Module):
     r"""Output gate: multiplies the outputs of the heads by numbers in (0, 1).
 
-    The numbers are computed from the input of the layer. For the input :math:`x_i` of token i they
-    are :math:`g_i = \sigma(x_i W_\theta)`, equation :eq:`eq-gate`. The output :math:`y_i` of the
-    heads becomes :math:`g_i \odot y_i`, before the output projection. The gate of a token depends
-    on this token alone, and not on other tokens or on the attention weights.
+    The numbers are computed from the input of the layer. For the input :math:`x_i` of token i the
+    numbers are :math:`g_i = \sigma(x_i W_\theta)`, equation :eq:`eq-gate`. The output :math:`y_i`
+    of the heads becomes :math:`g_i \odot y_i`, before the output projection. The gate of a token
+    depends on this token alone, and not on other tokens or on the attention weights.
 
-    If several queries attend to the same mean, different gates give them different outputs,
-    :eq:`eq-gate-rank`. But a gate does not raise the rank of a head, which is at most the number of
-    its channels, :eq:`eq-head-rank`.
+    If several queries have the same weighted mean of values, different gates give these queries
+    different outputs, :eq:`eq-gate-rank`. But a gate does not raise the rank of a head, which is at
+    most the number of channels of the head, :eq:`eq-head-rank`.
 
     Args:
         dim: Number of channels of the input of the layer.
@@ -37,8 +37,8 @@ class Gate(nn.Module):
         ValueError: If ``kind`` is unknown or ``heads`` does not divide ``dim``.
 
     Source:
-        Qiu et al. 2025. Their best variant is elementwise, specific to each head, and applied after
-        attention.
+        Qiu et al. 2025. The best variant there is elementwise, specific to each head, and applied
+        after attention.
     """
 
     @checked

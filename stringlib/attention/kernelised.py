@@ -26,12 +26,13 @@ class LinearAttention(AttentionCore):
 
     Args:
         features: The feature map φ.
-        encoder: One of a rotary encoder, a relative bias, whose exponential is then the weight, or
-            None (default).
+        encoder: A rotary encoder, a relative bias, or None (default). The exponential of a relative
+            bias is used as the weight.
         weight: The position weight w, or a module that makes w from the tokens. Default: None, the
             constant weight 1.
         rotate: Where the rotary encoder is applied: ``"before"`` φ, to queries and keys, or
-            ``"after"`` φ, to the features, in the numerator only. Default: ``features.place``.
+            ``"after"`` φ, to the features, in the numerator only. Default: the attribute ``place``
+            of ``features``.
         roll: Shifts features by their position, in place of an encoder. Default: None.
         causal: If True, a token attends only to itself and to earlier tokens. Default: False.
         grid: ``(rows, columns)`` of an image. The positions of the grid are then the default for an
@@ -67,8 +68,8 @@ class LinearAttention(AttentionCore):
         if isinstance(encoder, RelativeBias):
             if weight is not None:
                 raise ValueError(
-                    "weight must be None with a RelativeBias as encoder, because linear attention "
-                    f"uses the exponential of the bias as its weight, got {weight!r}. Leave out "
+                    f"weight must be None with a RelativeBias as encoder, got {weight!r}, because "
+                    "linear attention uses the exponential of the bias as its weight. Leave out "
                     "weight or encoder."
                 )
             from stringlib.attention.toeplitz import BiasWeight
@@ -88,11 +89,11 @@ class LinearAttention(AttentionCore):
 
     @property
     def unfit_for_context(self) -> str | None:
-        """Words that say why a context is refused, such as "a causal layer"; None if accepted."""
+        """What refuses a context, such as "a causal layer", or None if a context is accepted."""
         made = None
         if self.weight is not None and type(self.weight).forward is not PositionWeight.forward:
             weight = type(self.weight).__name__
-            made = f"the weight {weight}, which is made for tokens of one sequence"
+            made = f"a layer with the weight {weight}"
         return super().unfit_for_context or made
 
     def _description(self) -> str:
@@ -104,7 +105,7 @@ class LinearAttention(AttentionCore):
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, given: Given
     ) -> tuple[Tensor, LinearState | None]:
-        """Apply positions and feature map, and return the weighted sums."""
+        """Return the outputs of the heads and the state, after positions and the feature map."""
         at, key_at, tokens, key_mask, state, documents = given
         phi, encoder, weight = self.features, self.encoder, CONSTANT
         if self.weight is not None:
@@ -143,7 +144,9 @@ class LinearAttention(AttentionCore):
         )
 
     def require_state(self, state: Any) -> None:
-        """Raise unless the core has a state, and ``state`` is None or the state of such a core.
+        """Raise an error if the core has no state, or if ``state`` belongs to another kind of core.
+
+        None is accepted as ``state``.
 
         Raises:
             TypeError: If ``state`` is not of the class that this core returns.
@@ -151,11 +154,10 @@ class LinearAttention(AttentionCore):
                 or, on the CPU, if ``state`` belongs to other random features.
         """
         if self.causal and self.rotate != "after" and not self.has_state:
-            argument = "return_state must be False" if state is None else "state must be None"
             raise ValueError(
-                f"{argument} for {type(self.weight).__name__}, which has no state, "
-                f"got {True if state is None else 'a ' + type(state).__name__}. Pass all tokens at "
-                "once, or use a decay, for example weight='retnet'."
+                "weight (or the bias in its place) must have a recurrent form in a layer with a "
+                f"state, got {type(self.weight).__name__}. Use a decay in its place, for example "
+                "weight='retnet', or pass all tokens at once without state and return_state."
             )
         super().require_state(state)
         own = None if state is None or state.drawn is None else self.features.drawn()
@@ -167,7 +169,7 @@ class LinearAttention(AttentionCore):
             )
 
     def _labelled(self, after: Any, before: Any) -> LinearState:
-        """Return the state ``after`` with the words and numbers by which the core recognises it.
+        """Return ``after`` with the ``kind`` and the random numbers by which it is recognised.
 
         Args:
             after: The state after the tokens.
@@ -180,27 +182,27 @@ class LinearAttention(AttentionCore):
         return state
 
     def _adopted(self, weight: PositionWeight) -> PositionWeight:
-        """Return the weight, or raise ``ValueError`` if it does not fit the other parts."""
+        """Return ``weight``, or raise ``ValueError`` if the weight does not fit the other parts."""
         if "_parameters" not in vars(weight):  # a class whose constructor does not call super()
             nn.Module.__init__(weight)
         for name, tensor in weight.named_buffers():
             if tensor.requires_grad:
                 raise ValueError(
                     "weight must not hold a tensor that requires a gradient and is not a "
-                    f"parameter, got {name} with requires_grad=True. Pass "
-                    f"{type(weight).__name__}(nn.Parameter({name})) to train it. If it is computed "
-                    "from a RelativeBias, pass this bias as encoder instead."
+                    f"parameter, got a {type(weight).__name__} whose {name} requires a gradient. "
+                    f"To train {name}, give it to the weight as an nn.Parameter. If {name} is "
+                    "computed from a RelativeBias, pass this bias as encoder instead."
                 )
         if weight.causal_only and not self.causal:
             raise ValueError(
-                f"causal must be True with the weight {type(weight).__name__}, which is defined "
-                "for earlier keys only, got False"
+                f"causal must be True with the weight {type(weight).__name__}, got False, because "
+                "this weight is defined for earlier keys only"
             )
         if self.rotate in ("after", "roll") and not weight.rotatable:
             raise ValueError(
-                f"rotate must be None or 'before' with the weight {type(weight).__name__}, whose "
-                f"features must not be rotated or rolled, got {self.rotate!r}. For positions use a "
-                "rotary encoder with rotate='before'."
+                f"rotate must not be 'after' or 'roll' with the weight {type(weight).__name__}, "
+                f"got {self.rotate!r}, because this weight does not allow features that are "
+                "rotated or rolled. For positions use a rotary encoder with rotate='before'."
             )
         return weight
 
@@ -220,14 +222,15 @@ def side_of_rotation(encoder: Any, features: FeatureMap, rotate: str | None) -> 
         return None
     if rotate == "after" and not features.nonnegative:
         raise ValueError(
-            f"rotate must be 'before' with {type(features).__name__}, got 'after', which needs "
-            "features that are never negative"
+            f"rotate must be 'before' with {type(features).__name__}, got 'after', because 'after' "
+            "needs features that are never negative"
         )
     rotate = rotate or features.place
     if rotate is None:
+        sides = "'before' or 'after'" if features.nonnegative else "'before'"
         raise ValueError(
-            f"rotate must be 'before' or 'after' with {type(features).__name__}, got None. With "
-            "'before', a weight depends on more than the offset of two tokens. With 'after', "
+            f"rotate must be {sides} with {type(features).__name__}, got None. With 'before', the "
+            "weight of a key depends on more than the offset of query and key. With 'after', "
             "weights may be negative."
         )
     return rotate

@@ -37,7 +37,7 @@ class RetNetDecay(DecayWeight):
         super().__init__(retnet_log_decay(heads))
 
     def reset_non_persistent_buffers(self) -> None:
-        """Compute the decays again, which a wrapper may have rounded or left uninitialised."""
+        """Compute the decays again, because a wrapper may have rounded or not initialised them."""
         self.log_decay.copy_(retnet_log_decay(len(self.log_decay)))
 
 
@@ -52,10 +52,14 @@ class TokenDecay(PositionWeight):
     has_state = True
 
     def log_decay(self, x: Tensor) -> Tensor:
-        """Return the logarithms of the decays for tokens ``x``, ``(..., seq, dim)``.
+        """Return the logarithms of the decays for given tokens.
 
-        The shape is ``(..., heads, seq, 1)`` for one decay per token, and ``(..., heads, seq, m)``
-        for one decay per token and feature.
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+
+        Returns:
+            ``(..., heads, seq, 1)`` for one decay per token, or ``(..., heads, seq, m)`` for one
+            decay per token and feature.
         """
         raise NotImplementedError(f"{type(self).__name__} must define log_decay(x)")
 
@@ -82,7 +86,7 @@ class TokenDecay(PositionWeight):
         raise ValueError(
             f"{type(self).__name__}.matrix() is undefined, because the decay depends on the "
             f"tokens. If there is one decay per token, call weight = {type(self).__name__}(…)(x) "
-            "for n tokens x, then weight.matrix(n, n). With one decay per feature there is no "
+            "with n tokens x, then weight.matrix(n, n). With one decay per feature there is no "
             "single matrix."
         )
 
@@ -111,7 +115,14 @@ class GLADecay(TokenDecay):
         self.up = nn.Linear(rank, heads * features)
 
     def log_decay(self, x: Tensor) -> Tensor:
-        """Return one logarithm per token and feature, ``(..., heads, seq, features)``."""
+        """Return the logarithm of the decay for each token and feature.
+
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+
+        Returns:
+            ``(..., heads, seq, features)``.
+        """
         logits = self.up(self.down(x)).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
         return nn.functional.logsigmoid(logits) / 16
 
@@ -131,7 +142,7 @@ class SSDDecay(TokenDecay):
             softplus of b is log-uniform on (0.001, 0.1).
 
     Source:
-        Dao and Gu 2024; the initial values are those of their code.
+        Dao and Gu 2024; the initial values are those of the code of Dao and Gu.
     """
 
     def __init__(self, dim: int, heads: int) -> None:
@@ -149,7 +160,14 @@ class SSDDecay(TokenDecay):
         self.to_step.bias.copy_(step.expm1().log())  # the inverse of softplus
 
     def log_decay(self, x: Tensor) -> Tensor:
-        """Return one logarithm per token and head, ``(..., heads, seq, 1)``."""
+        """Return the logarithm of the decay for each token and head.
+
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+
+        Returns:
+            ``(..., heads, seq, 1)``.
+        """
         # contiguous, because compiled code fails to view the gradient of softplus otherwise
         step = nn.functional.softplus(self.to_step(x).mT.contiguous())
         return -(self.log_rate.exp()[:, None] * step)[..., None]
@@ -159,8 +177,8 @@ class LearnedDelta(ReplacingWeight):
     r"""The delta rule with data-dependent rates :math:`\beta_t = 2\,\sigma(x_t W + b)`.
 
     Here :math:`x_t` is token t, and W and b are learned. A rate greater than 1 reverses the sign of
-    the old value of the key. With such rates the state can track the parity of a sequence of bits,
-    :eq:`eq-delta-parity`.
+    the old value of the key. With rates greater than 1 the state can track the parity of a sequence
+    of bits, :eq:`eq-delta-parity`.
 
     Args:
         dim: Number of channels of a token.
@@ -229,8 +247,9 @@ class LearnedToeplitz(ToeplitzWeight):
     ) -> None:
         if (length is None) == (grid is None):
             raise ValueError(
-                "either length (of the longest sequence) or grid (rows, columns) must be given for "
-                f"weight 'toeplitz', not both, got length={length!r} and grid={grid!r}"
+                "either length or grid must be given for weight 'toeplitz', and not both, got "
+                f"length={length!r} and grid={grid!r}. Pass length, the number of tokens of the "
+                "longest sequence, or grid=(rows, columns) of an image."
             )
         size: tuple[Any, ...] = (length,) if grid is None else tuple(grid)
         super().__init__(nn.Parameter(torch.empty(heads, *(2 * n - 1 for n in size))))

@@ -108,10 +108,10 @@ def linear_attention(
 
     Args:
         phi_q: Features of the queries, ``(..., heads, n, m)``. With ``normalize`` no feature may
-            be negative, because the denominator could then be 0. On the CPU a negative feature
-            raises an error; on a GPU, or compiled, this is not checked.
+            be negative, because the denominator could then be 0. A negative feature then raises an
+            error on the CPU. On a GPU, and in compiled code, the features are not checked.
         phi_k: Features of the keys, ``(..., heads, keys, m)``. With ``normalize`` no feature may be
-            negative, as for ``phi_q``.
+            negative.
         v: Values, ``(..., heads, keys, d_v)``.
         weight: The position weight w. Default: None, the constant weight 1.
         causal: If True, query i attends only to the keys 0 … i, and the number of keys must be
@@ -130,17 +130,17 @@ def linear_attention(
             ``(..., heads, keys)``, as ``FavorFeatures.scaled_keys`` returns them; −∞ for a factor
             0. With ``normalize`` only the differences of these logarithms matter. In causal
             attention the scale of a later key has no influence on an earlier query. Default: None,
-            all factors are 1.
+            which means that all factors are 1.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``.
             Features and values of padding are ignored, even if they are NaN. Default: None, no
             padding.
         document_ids: For packed sequences, integers that increase from document to document,
-            ``(..., keys)``. A query attends only to the keys of its own document, and ``state``
-            belongs to the first document. Without ``causal``, and for a weight without a recurrent
-            form such as :class:`~stringlib.attention.toeplitz.ToeplitzWeight`, this uses the n × n
-            matrix. Default: None, one document.
+            ``(..., keys)``. A query attends only to the keys of its own document, and only the
+            first document continues ``state``. Without ``causal``, and for a weight without a
+            recurrent form such as :class:`~stringlib.attention.toeplitz.ToeplitzWeight`, packed
+            documents use the n × n matrix. Default: None, one document.
         state: The state that this function returned for the earlier tokens; only with ``causal``.
-            Default: None, there are no earlier tokens.
+            Default: None, which means no earlier tokens.
         return_state: If True, the state after the last token is also returned; only with
             ``causal``. Default: False.
 
@@ -168,8 +168,8 @@ def linear_attention(
         documents = packed(phi_q, phi_k, document_ids, state)
     if normalize and not weight.normalized:
         raise ValueError(
-            f"normalize must be False for {type(weight).__name__}, which has no denominator, "
-            "got True. Pass normalize=False."
+            f"normalize must be False for {type(weight).__name__}, got True, because this weight "
+            "has no denominator. Pass normalize=False."
         )
     out, after = attend(
         phi_q,
@@ -192,8 +192,8 @@ def linear_attention(
         return out
     if after is None:
         raise ValueError(
-            f"return_state must be False for {type(weight).__name__}, which has no state, got "
-            "True. Pass all tokens at once, or use a DecayWeight."
+            f"return_state must be False for {type(weight).__name__}, got True, because this "
+            "weight has no state. Pass all tokens at once, or use a DecayWeight."
         )
     if documents is not None:
         after = after._replace(length=documents.last_length())
@@ -231,7 +231,7 @@ def attend(
         key_mask: False for keys that are padding.
         state: The state after the earlier tokens, or None.
         documents: The documents of packed sequences, or None. The returned state is that of the
-            last document, except for its length, which counts all tokens.
+            last document, except for its length, which counts the tokens of all documents.
         normalize: If True, the sum is divided by the sum of the weights. This needs ``ones``.
         ones: If True, a column of ones is appended to the values. The state then contains the
             denominator too.
@@ -241,14 +241,15 @@ def attend(
         recurrent form, or if not causal.
 
     Raises:
-        ValueError: If ``key_scale`` is given, but the state was made without it, or vice versa.
+        ValueError: If ``key_scale`` is given and the state was made without key scales, or if
+            ``key_scale`` is None and the state was made with key scales.
     """
     if state is not None and state.length and (state.log_scale is None) != (key_scale is None):
         expected, how = ("be given", "with") if key_scale is None else ("be None", "without")
         given = "None" if key_scale is None else f"a tensor of shape {tuple(key_scale.shape)}"
         raise ValueError(
-            f"key_scale must {expected}, because the state was computed {how} key scales, got "
-            f"{given}. Pass key_scale in every call that shares a state, or in none."
+            f"key_scale must {expected}, got {given}, because the state was computed {how} key "
+            "scales. Pass key_scale in every call that shares a state, or in none."
         )
     with without_autocast(v):  # long sums in half precision would lose too many digits
         q, k, u, key_scale = prepared(phi_q, phi_k, v, key_scale, key_mask)
@@ -293,8 +294,8 @@ def packed(
     """
     if phi_q.shape[-2] != phi_k.shape[-2]:
         raise ValueError(
-            f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, with document_ids, "
-            f"got shape {tuple(phi_k.shape)}"
+            f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, if document_ids are "
+            f"given, got shape {tuple(phi_k.shape)}"
         )
     return documents_of(phi_q, document_ids, 0 if state is None else state.length)
 
@@ -328,25 +329,28 @@ def require_fitting(
 ) -> None:
     """Raise ``ValueError`` if ``mode`` or the number of keys does not fit ``causal``."""
     if not causal and mode in ("recurrent", "chunk"):
-        raise ValueError(f"causal must be True with mode={mode!r}, got False")
+        raise ValueError(
+            f"causal must be True with mode={mode!r}, got False. Pass causal=True, or leave out "
+            "mode."
+        )
     if causal and phi_q.shape[-2] != phi_k.shape[-2]:
         raise ValueError(
-            f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, if causal (earlier "
-            f"tokens are in the state), got shape {tuple(phi_k.shape)}"
+            f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, if causal=True, got "
+            f"shape {tuple(phi_k.shape)}. Earlier tokens belong in state."
         )
 
 
 def _require_state(
     causal: bool, state: LinearState | None, return_state: bool, weight: PositionWeight
 ) -> None:
-    """Raise ``ValueError`` if a state is used without ``causal``, or is of another weight."""
+    """Raise ``ValueError`` if a state is used without ``causal``, or is that of another weight."""
     if not causal and (state is not None or return_state):
         expected, given = "return_state must be False", "True"
         if state is not None:
             expected, given = "state must be None", f"a state of {state.length} tokens"
         raise ValueError(
-            f"{expected} unless causal=True, because without a causal mask there is no state, got "
-            f"{given}"
+            f"{expected} unless causal=True, got {given}, because without a causal mask there is "
+            "no state"
         )
     if state is not None:
         require_kind_of_state(state.kind, weight.kind)

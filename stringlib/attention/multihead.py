@@ -1,4 +1,4 @@
-"""The attention layer: projections to heads, a core that attends, an output gate, a projection."""
+"""The attention layer: projections to heads, a core, an output gate, and an output projection."""
 
 from __future__ import annotations
 
@@ -49,15 +49,16 @@ class MultiHeadAttention(nn.Module):
     r"""Multi-head attention whose position encoder, kernel, position weight and gate you choose.
 
     The layer projects the tokens to queries, keys and values, applies softmax or linear attention
-    in each head, multiplies the output by a gate if it has one, and projects back,
-    :eq:`eq-gated-layer`. With softmax, a rotary encoder and no gate it is standard attention with
-    RoPE, :eq:`eq-vit-heads`. With any other ``attention`` it is linear (kernelised) attention,
-    :eq:`eq-linear-attention`, whose cost is linear in the number of tokens.
+    in each head, multiplies the output by a gate if the layer has one, and projects back,
+    :eq:`eq-gated-layer`. With softmax, a rotary encoder and no gate the layer is standard attention
+    with RoPE, :eq:`eq-vit-heads`. With any other ``attention`` the layer is linear (kernelised)
+    attention, :eq:`eq-linear-attention`. The cost of linear attention is linear in the number of
+    tokens, except with a Toeplitz weight or a relative bias.
 
     Input and output have the shape ``(..., seq, dim)``. With ``return_state=True`` a causal layer
-    also returns its state (a key–value cache for softmax). Pass it as ``state`` together with the
-    next tokens. Given other tokens as ``context``, a layer that is not causal computes
-    cross-attention: its keys and values are those of the context.
+    also returns its state (a key–value cache for softmax). Pass this state as ``state`` together
+    with the next tokens. If other tokens are given as ``context``, a layer that is not causal
+    computes cross-attention. Keys and values are then those of the context.
 
     Args:
         dim: Number of channels of a token.
@@ -66,9 +67,9 @@ class MultiHeadAttention(nn.Module):
             :data:`~stringlib.encoders.registry.ENCODERS`, or a
             :class:`~stringlib.encoders.relative_bias.RelativeBias` or its name in
             :data:`~stringlib.encoders.registry.BIASES`. A bias is added to the logits of softmax;
-            linear attention uses its exponential as a Toeplitz weight. A rotary encoder must have
-            1 or ``kv_heads`` heads (``heads`` if it rotates features), a bias ``heads``.
-            Default: none.
+            linear attention uses the exponential of the bias as a Toeplitz weight. A rotary encoder
+            must have 1 or ``kv_heads`` heads, or 1 or ``heads`` if it rotates features. A bias must
+            have ``heads`` heads. Default: None, no encoder.
         attention: ``"softmax"`` (default), the name of a feature map in
             :data:`~stringlib.attention.registry.FEATURES`, or a feature map of your own.
         gate: Output gate: None (default), ``"headwise"`` or ``"elementwise"``; see
@@ -80,52 +81,57 @@ class MultiHeadAttention(nn.Module):
             grouped-query attention: consecutive query heads share a key head. The cache of softmax
             stores each key head once. Linear attention repeats the keys before its feature map, so
             its state is not smaller. Default: ``heads``.
-        causal: If True, a token attends only to itself and to earlier tokens.
-        grid: ``(rows, columns)`` of an image. Positions then default to those of the grid, an
+        causal: If True, a token attends only to itself and to earlier tokens. Default: False.
+        grid: ``(rows, columns)`` of an image. Positions then default to those of the grid, a rotary
             encoder given by name takes two coordinates, and the weight ``"toeplitz"`` learns one
-            number for each two-dimensional offset.
+            number for each two-dimensional offset. Default: None, a sequence.
         rotate: Where linear attention applies positions: ``"before"`` the feature map (queries and
             keys are rotated), ``"after"`` it (features are rotated, in the numerator only), or
             ``"roll"`` (without an encoder, features are shifted by their position in numerator and
             denominator; see :class:`~stringlib.attention.roll.Roll`). Default: ``"before"`` for
-            FAVOR+. For ReLU and ELU you have to choose, because neither is right for every use.
-            With ``"after"`` and FAVOR+ the outputs grow without bound with the norms of queries
-            and keys, see
-            :func:`~stringlib.attention.rotated_linear.rotated_linear_attention`. On the CPU such
-            norms raise an error; on a GPU, or compiled, they are not checked.
+            FAVOR+ and ``"identity"``. For ReLU and ELU with a rotary encoder you have to choose,
+            because neither side is right for every use. With ``"after"`` and FAVOR+ the outputs
+            grow without bound with the norms of queries and keys, see
+            :func:`~stringlib.attention.rotated_linear.rotated_linear_attention`. On the CPU an
+            output more than 10,000 times as large as any value raises an error. On a GPU, and in
+            compiled code, the outputs are not checked.
         normalize_qk: If True, queries and keys are scaled to one norm, so that softmax and FAVOR+
             compute :math:`e^{\tau\cos(q,k)}` with a learned temperature :math:`\tau` for each key
-            head (QK-norm). With ReLU features :math:`\tau` cancels.
+            head (QK-norm). With ReLU features :math:`\tau` cancels. Default: False.
         shift: If True, each key is mixed with the key of the previous token (key shift); see
-            :class:`~stringlib.attention.shift.KeyShift`.
-        bias: If True, the four projections have a bias. The gate never has one.
+            :class:`~stringlib.attention.shift.KeyShift`. Default: False.
+        bias: If True, the four projections have a bias. The gate never has a bias. Default: False.
         window: Number w of tokens in the sliding window, for softmax only. If causal, a token
             attends to itself and to the w − 1 tokens before it; otherwise also to the w − 1 tokens
             after it. The distance is that of the indices of the tokens, in row-major order for a
             ``grid``. The cache of softmax keeps all tokens. Default: None, no window.
         attention_dropout: Probability of setting an attention weight to 0 in training, for softmax
             only; the other weights are scaled up. Default: 0.
-        context_dim: Number of channels of a token of the context, for cross-attention. Default:
-            ``dim``.
-        **options: Arguments of the parts that are given by name, under the names of their own
-            constructors: ``num_features`` (default ``dim // heads``) and ``generator`` for FAVOR+
-            and its variants; ``horizon`` for ``"cosine"``, ``"ramp"`` and ``"falling"``;
-            ``degree`` for ``"falling"``; ``length`` for ``"toeplitz"``; ``coord_dim`` (default 1,
-            or 2 with a ``grid``) and ``base`` for an encoder; ``cycles`` for ``"roll"`` (default:
-            one cycle of all features; their sum must be the number of features of a head);
-            ``temperature``, the initial :math:`\tau` for ``normalize_qk``. With :math:`\tau = 1`,
-            as in Luo et al. 2021, no key counts more than :math:`e^2` times as much as another.
+        context_dim: Number of channels of a token of the context, for cross-attention. Must be None
+            if causal. Default: ``dim``.
+        **options: Arguments of the parts that are given by name, under the names that they have in
+            the constructors of these parts. For example ``num_features`` (default
+            ``dim // heads``) and ``generator`` for FAVOR+ and its variants; ``horizon`` for
+            ``"cosine"``, ``"ramp"`` and ``"falling"``; ``degree`` for ``"falling"``; ``length`` for
+            ``"toeplitz"``; ``coord_dim`` (default 1, or 2 with a ``grid``) and ``base`` for a
+            rotary encoder. Two further options belong to the layer: ``cycles``, the lengths of the
+            cycles for ``rotate="roll"`` (default: one cycle of all features; the lengths must add
+            up to the number of features of a head), and ``temperature``, the initial :math:`\tau`
+            for ``normalize_qk`` (default 1). With :math:`\tau = 1`, as in Luo et al. 2021, no key
+            counts more than :math:`e^2` times as much as another.
 
     Attributes:
         to_q: The projection :math:`W_q`, an ``nn.Linear``. So are ``to_k``, ``to_v`` and
             ``to_out``.
         core: The :class:`~stringlib.attention.softmax.SoftmaxAttention` or
-            :class:`~stringlib.attention.kernelised.LinearAttention` between the projections. Its
-            parts are attributes of the layer too, and can be replaced there:
+            :class:`~stringlib.attention.kernelised.LinearAttention` between the projections. The
+            parts ``features``, ``encoder``, ``roll`` and ``weight`` of the core are attributes of
+            the layer too, and can be replaced there.
         features: The feature map; None for softmax.
         encoder: The rotary encoder, the bias of softmax, or None.
         roll: The roll of the features, or None.
-        weight: The position weight, or the module that makes it from the tokens; None for 1.
+        weight: The position weight, or the module that makes it from the tokens. None for the
+            constant weight 1.
         gate: The gate, or None.
         log_temperature: Logarithm of :math:`\tau`, ``(kv_heads,)``; None without
             ``normalize_qk``.
@@ -181,8 +187,8 @@ class MultiHeadAttention(nn.Module):
         key_dim = self.kv_heads * self.head_dim
         if context_dim is not None and causal:
             raise ValueError(
-                f"context_dim must be None if causal, because a causal layer has no context, got "
-                f"{context_dim}. Use causal=False for cross-attention."
+                f"context_dim must be None if causal=True, got {context_dim}, because a causal "
+                "layer has no context. Use causal=False for cross-attention."
             )
         self.context_dim = self.dim if context_dim is None else int(context_dim)
         self.to_q, self.to_k, self.to_v, self.to_out = (
@@ -221,7 +227,8 @@ class MultiHeadAttention(nn.Module):
         require("temperature", temperature, Positive)
         if temperature != 1 and not normalize_qk:
             raise ValueError(
-                f"temperature must be 1 unless normalize_qk is True, got {temperature}"
+                f"temperature must be 1 unless normalize_qk=True, got {temperature}. Pass "
+                "normalize_qk=True, or leave out temperature."
             )
         start = torch.full((self.kv_heads,), math.log(temperature))
         self.log_temperature = nn.Parameter(start) if normalize_qk else None
@@ -246,32 +253,37 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: Tokens, ``(..., seq, dim)``, after the norm of a pre-norm model.
-            positions: Positions of the tokens. For a rotary encoder ``(..., seq, coord_dim)``,
-                whose leading dimensions expand to those of ``x``, or phases of the encoder. For a
-                roll integers, ``(..., seq, 1)``. Other layers do not use positions. Default: 0, 1,
-                2, … after the tokens of ``state``, or the positions of ``grid``.
+            positions: Positions of the tokens. A rotary encoder takes coordinates,
+                ``(..., seq, coord_dim)``, whose leading dimensions expand to those of ``x``, or
+                phases of the encoder. A roll takes integers, ``(..., seq, 1)``. Other layers do not
+                use positions. Default: 0, 1, 2, … after the tokens of ``state``, or the positions
+                of ``grid``.
             key_mask: False for padding, to which no token attends, ``(..., seq)``. Padding still
                 counts in the default positions. Default: None, no padding.
             document_ids: For packed sequences, the document of each token, ``(..., seq)``:
                 integers that increase from document to document, see
-                :func:`~stringlib.documents.document_ids_of`. No token attends to another document,
-                and default positions restart at 0 in each document. So each document has the
-                output that it has alone. Causal linear attention remains linear in the number of
+                :func:`~stringlib.documents.document_ids_of`. No token attends to a token of another
+                document, and default positions restart at 0 in each document. So each document has
+                the same output as alone. Causal linear attention remains linear in the number of
                 tokens; softmax, layers that are not causal and Toeplitz weights use an n × n mask.
                 Default: None, one document per row.
-            state: The state that the layer returned for the earlier tokens. Only causal layers have
-                a state, and of these not the ones that rotate features or have a Toeplitz weight.
-                With ``document_ids`` only the first document of each row starts from this state;
-                the other documents start from none. Default: None, no earlier tokens.
-            return_state: Whether to also return the state after the last token. With
+            state: The state that the layer returned for the earlier tokens. A causal layer has a
+                state, unless the layer rotates features, has a Toeplitz weight, or has a relative
+                bias in linear attention.
+                With ``document_ids``, the first document of each row continues from this state. All
+                other documents start without a state. Default: None, no earlier tokens.
+            return_state: If True, the state after the last token is also returned. With
                 ``document_ids`` this is the state of the last document alone, which must have the
                 same number of tokens in each row. Default: False.
             context: The tokens to which those of ``x`` attend in cross-attention,
                 ``(..., keys, context_dim)``, with leading dimensions that expand to those of ``x``.
-                A relative bias and a position weight use the difference of the indices in ``x``
-                and ``context``. Default: None, the tokens attend to each other.
-            context_positions: Positions of the context, as ``positions``. Default: 0, 1, 2, …, or
-                those of ``grid``.
+                A relative bias of softmax and a position weight use the difference of the indices
+                in ``x`` and ``context``. Must be None for causal layers, layers with a window, and
+                layers with a weight that is made for the tokens of one sequence, such as
+                ``"toeplitz"`` or a bias in linear attention. Default: None, which means that the
+                tokens attend to each other.
+            context_positions: Positions of the context, in the form of ``positions``. Default: 0,
+                1, 2, …, or those of ``grid``.
             context_mask: False for padding in the context, ``(..., keys)``. Default: None, no
                 padding.
 
@@ -318,7 +330,7 @@ class MultiHeadAttention(nn.Module):
 
         With a ``context`` the shape is ``(..., heads, seq, keys)``. The arguments are those of
         calling the layer. The weights of every kind of layer are computed in the same way, as the
-        outputs for unit vectors as values. In training they are the weights after dropout.
+        outputs for unit vectors as values. In training, the weights are those after dropout.
         """
         self._require(x, positions)
         alone = {"key_mask": key_mask, "document_ids": document_ids}
@@ -338,8 +350,8 @@ class MultiHeadAttention(nn.Module):
                 single dimension.
             max_length: Number of tokens for which the cache of softmax gets memory. Up to this
                 length no earlier token is copied, provided that gradients are off. Other states
-                have a fixed size, so ``max_length`` has no effect on them. Default: None, the
-                memory grows with the tokens.
+                have a fixed size, so ``max_length`` has no effect on them. Default: None, which
+                means that the memory grows with the tokens.
 
         Raises:
             ValueError: If the layer has no state.
@@ -365,8 +377,9 @@ class MultiHeadAttention(nn.Module):
         the basis does not cancel before a feature map.
 
         Raises:
-            ValueError: If the layer has no rotary encoder, is not softmax attention, or has a
-                ``to_q`` or ``to_k`` that is more than its weight (hooks, adapters, quantisation).
+            ValueError: If the layer is not softmax attention with a rotary encoder, or if the
+                encoder overrides ``forward``. Also if ``to_q`` or ``to_k`` computes more than the
+                product with its weight (adapters, quantisation), or if a part has a hook.
         """
         layer: MultiHeadAttention = folded(self)
         return layer
@@ -415,7 +428,7 @@ class MultiHeadAttention(nn.Module):
         super()._load_from_state_dict(state, prefix, *args)
 
     def _split(self, x: Tensor) -> Tensor:
-        """Return ``(..., seq, heads * head_dim)`` as ``(..., heads, seq, head_dim)``."""
+        """Split ``(..., seq, heads * head_dim)`` into heads, ``(..., heads, seq, head_dim)``."""
         return x.unflatten(-1, (-1, self.head_dim)).transpose(-3, -2)
 
     def _attended(
@@ -472,18 +485,18 @@ class MultiHeadAttention(nn.Module):
         return out, after if after is None or last is None else ShiftedState(last, after)
 
     def _require(self, x: Tensor, positions: Tensor | Phases | None) -> None:
-        """Raise unless the tokens fit the projections, and the positions fit the tokens."""
+        """Raise an error unless tokens and projections fit, and positions and tokens fit."""
         require_like_weight("x", x, self.to_q)
         if is_offloaded(self.to_q) and any(p.is_meta for p in self.core.parameters()):
             raise ValueError(
-                "encoder, features and weight must not be offloaded one by one, because the layer "
-                "uses their parameters together, got parameters on meta. Pass "
-                "preload_module_classes=['MultiHeadAttention'] to cpu_offload."
+                "encoder, features and weight must not be offloaded one by one, got parameters on "
+                "meta, because the layer uses these parameters together. Pass "
+                "preload_module_classes=['MultiHeadAttention'] to cpu_offload of accelerate."
             )
         require_fitting_positions("positions", positions, x)
 
 
 def _with_norm(x: Tensor, norm: Tensor) -> Tensor:
-    """Return the vectors ``x`` scaled to the norm ``norm``. A zero vector remains 0."""
+    """Return the vectors ``x`` scaled to the given norm. A zero vector remains 0."""
     wide = x.to(at_least_float32(x.dtype))
     return (unit(wide) * norm).to(x.dtype)

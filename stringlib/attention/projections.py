@@ -84,7 +84,7 @@ class HadamardProjection(Projection):
         return rows * self.lengths.unsqueeze(-1)
 
     def product(self, x: Tensor) -> Tensor:
-        """Return the product Wx for ``x`` in float32 or float64, by the fastest known way."""
+        """Return the product Wx for ``x`` in float32 or float64, by fast transforms if faster."""
         if not _is_faster(self, "hadamard"):
             return super().product(x)
         y = nn.functional.pad(x, (0, self.block_size - self.head_dim)).unsqueeze(-2)
@@ -122,10 +122,11 @@ class SimplexHadamardProjection(HadamardProjection):
 class CirculantProjection(Projection):
     r"""Circulant rows with signs, :math:`W = \mathrm{circ}(r)\,\mathrm{diag}(s)`.
 
-    In this equation, :eq:`eq-circulant-projection`, the first column r of the circulant matrix is
-    Gaussian, and s are random signs. Every row is exactly Gaussian, so the estimate is unbiased.
-    But all rows of a block consist of the same d numbers up to signs. So these rows have the same
-    length and are dependent, which changes the error, :eq:`eq-circulant-variance`.
+    The first column r of the circulant matrix is Gaussian, and s are random signs,
+    :eq:`eq-circulant-projection`. Every row is exactly Gaussian, so the estimate of
+    :math:`e^{x^\top y}` is unbiased. But all d rows of a circulant block consist of the same d
+    numbers up to signs. So these rows have the same length and are dependent, which changes the
+    error, :eq:`eq-circulant-variance`.
 
     With ``learnable``, r is a parameter. After a step of training the rows are no longer Gaussian,
     and :math:`\phi(x)^\top\phi(y)` no longer estimates :math:`e^{x^\top y}`.
@@ -185,10 +186,11 @@ class UnitCirculantProjection(CirculantProjection):
     r"""Orthogonal circulant rows with signs: the spectrum has modulus 1, :eq:`eq-unit-circulant`.
 
     The Fourier transform of the first column r is :math:`e^{\mathrm i\theta_j}` with random phases
-    :math:`\theta_j`. At j = 0 and, for even d, at j = d/2 it is a random sign. So the circulant
-    matrix circ(r) is orthogonal. This matrix has the distribution of the orthogonal matrix that is
-    nearest to a circulant matrix with a Gaussian column, :eq:`eq-nearest-circulant`. Every row is
-    multiplied by an independent random factor with the distribution :math:`\chi_d`.
+    :math:`\theta_j`. At j = 0 and, for even d, at j = d/2 the transform is a random sign. So the
+    circulant matrix circ(r) is orthogonal. This matrix has the distribution of the orthogonal
+    matrix that is nearest to a circulant matrix with a Gaussian column,
+    :eq:`eq-nearest-circulant`. Every row is multiplied by an independent random factor with the
+    distribution :math:`\chi_d`.
 
     A product costs as much as for :class:`CirculantProjection`. For large d the error of the
     estimate tends to that of orthogonal features, if no channel of :math:`z = x + y` dominates. For
@@ -250,9 +252,9 @@ class SimplexCirculantProjection(UnitCirculantProjection):
     they get their lengths, add up to 0. At the other indices the spectrum has random phases and the
     modulus :math:`\sqrt{d/(d-1)}`. Any two of these rows have the inner product :math:`-1/(d-1)`,
     :eq:`eq-simplex-gram`. The cost is that of :class:`UnitCirculantProjection`. For large d and
-    m = d, the relative mean squared error is smaller than for :class:`UnitCirculantProjection` by
-    :math:`\zeta/d` with :math:`\zeta = \|x+y\|^2`, :eq:`eq-simplex-error`. The mean of the estimate
-    is approximately :math:`e^{x^\top y}`.
+    m = d rows, the relative mean squared error is smaller than for
+    :class:`UnitCirculantProjection` by :math:`\zeta/d` with :math:`\zeta = \|x+y\|^2`,
+    :eq:`eq-simplex-error`. The mean of the estimate is approximately :math:`e^{x^\top y}`.
 
     With ``learnable``, the phases are a parameter, and the rows without lengths remain a regular
     simplex.

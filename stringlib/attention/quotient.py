@@ -1,7 +1,7 @@
 """The quotient of numerator and denominator in linear attention, with gradients that stay finite.
 
-Numerator and denominator of a query may both be so small that the gradient of their quotient
-overflows although the quotient is of usual size.
+The numerator and the denominator of a query may be so small that the gradient of the quotient
+overflows although the quotient itself is of usual size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def moderate_rows(phi_q: Tensor) -> Tensor:
 
 
 def has_moderate_rows(phi_q: Tensor) -> Tensor:
-    """Return True for each query whose features are all 0, or whose largest is above 1e-3.
+    """Return True for each query whose features are all 0, or whose largest feature is above 1e-3.
 
     The rows of these queries need no scaling by :func:`moderate_rows`.
     """
@@ -53,12 +53,12 @@ def where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _least(dtype: torch.dtype) -> float:
-    """Return the smallest denominator whose gradient cannot overflow, 5e-31 in float32."""
+    """Return the least denominator of a quotient with a finite gradient, 5e-31 in float32."""
     return float(torch.finfo(dtype).tiny ** 0.8)
 
 
 def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:
-    """Raise ``ValueError`` if a feature on the CPU is negative, except for features of padding."""
+    """Raise ``ValueError`` if a feature on the CPU is negative, unless its key is padding."""
     if key_mask is not None:
         lead = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, v)))
         padding = ~per_head(key_mask, (*lead, phi_k.shape[-2])).unsqueeze(-1)
@@ -66,7 +66,7 @@ def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor |
     for name, phi in (("phi_q", phi_q), ("phi_k", phi_k)):
         if any_eager(phi, lambda x: x.amin() < 0):
             raise ValueError(
-                f"{name} must not be negative, because the denominator is a sum of products of "
-                f"features, got {phi.min().item():g}. Apply a feature map such as ELUFeatures. In "
+                f"{name} must not be negative, got {phi.min().item():g}, because the denominator "
+                "is a sum of products of features. Apply a feature map such as ELUFeatures. In "
                 "linear_attention, normalize=False also accepts negative features."
             )

@@ -20,10 +20,10 @@ HIGHEST_DEGREE = 8  # of FallingWeight: float32 errors are then 1e-4 of the larg
 
 
 class PolynomialWeight(PositionWeight):
-    r"""Position weight :math:`P(1 - (i-j)/M)` for j ≤ i with a polynomial P of degree p.
+    r"""Position weight :math:`P(1 - (i-j)/M)` with a polynomial P and the horizon M.
 
-    Here i is the position of the query, j that of the key, and M the horizon. This is equation
-    :eq:`eq-polynomial-weight`, for causal attention only. The argument of P is
+    Here i is the position of the query, j ≤ i that of the key, and p the degree of P, see
+    :eq:`eq-polynomial-weight`. The weight is for causal attention only. The argument of P is
     :math:`x + y`, where :math:`x = 1 - i/M` depends on the query alone and :math:`y = j/M` on the
     key alone. Taylor's formula :math:`P(x + y) = \sum_r \tfrac{1}{r!}P^{(r)}(x)\,y^r` therefore
     writes the weight as a sum of p + 1 products. So linear attention with this weight on m features
@@ -102,17 +102,17 @@ class PolynomialWeight(PositionWeight):
         """Raise ``ValueError`` if ``length`` tokens contain a distance greater than the horizon."""
         if length - 1 > self.horizon:
             raise ValueError(
-                f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}: "
-                "at larger distances the weight is negative or rises again. Pass a larger horizon."
+                f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}. "
+                "At distances greater than the horizon the weight is negative or rises again."
             )
 
 
 class RampWeight(PolynomialWeight):
-    r"""Position weight :math:`(1 - (i-j)/M)^p` for j ≤ i, equation :eq:`eq-ramp-weight`.
+    r"""Position weight :math:`(1 - (i-j)/M)^p` with the power p and the horizon M.
 
-    Here i is the position of the query, j that of the key, and M the horizon. The weight is a
-    :class:`PolynomialWeight` with :math:`P(s) = s^p`, and needs p + 1 copies of the features. If
-    the features are not negative, neither are the copies.
+    Here i is the position of the query and j ≤ i that of the key, :eq:`eq-ramp-weight`. The weight
+    is a :class:`PolynomialWeight` with :math:`P(s) = s^p`, and needs p + 1 copies of the features.
+    If the features are not negative, the copies are not negative.
 
     No wave of one frequency prefers the nearest tokens more than p = 2 does, :eq:`eq-ramp-best`.
     More precisely, let :math:`w(\Delta) = c_0 + c_1\cos\omega\Delta + c_2\sin\omega\Delta` be
@@ -145,13 +145,13 @@ class RampWeight(PolynomialWeight):
 class FallingWeight(PolynomialWeight):
     r"""Falling polynomial of degree p with the greatest height at 0, :eq:`eq-falling-weight`.
 
-    The height is the weight at distance 0 divided by the mean weight of the distances from 0 to
-    the horizon M.
-    Among all polynomials of degree p that are non-negative and non-increasing from 0 to M, this
-    one has the greatest height, :math:`1/t_1`, :eq:`eq-falling-best`. Here :math:`t_1` is the least
-    node of a Gauss formula on [0, 1], see :func:`gauss_nodes`. For p = 1 … 8 the height is 2, 3,
-    4.73, 6.45, 8.87, 11.3, 14.4, 17.5. The height of a :class:`RampWeight` of power p is p + 1. For
-    p = 1 and p = 2 the two weights are the same.
+    The height is the weight at distance 0 divided by the mean weight of the distances from 0 to the
+    horizon M. Among all polynomials of degree p that are non-negative and non-increasing from 0 to
+    M, the falling polynomial has the greatest height, :math:`1/t_1`, :eq:`eq-falling-best`. Here
+    :math:`t_1` is the least node of a Gauss formula on [0, 1], see :func:`gauss_nodes`. For
+    p = 1 … 8 the height is 2, 3, 4.73, 6.45, 8.87, 11.3, 14.4, 17.5. The height of a
+    :class:`RampWeight` of power p is p + 1. For p = 1 and p = 2 the falling weight equals the
+    :class:`RampWeight` of power p.
 
     The weight needs p + 1 copies of the features, some of which are negative. The weights are
     not negative, except for rounding. In float32 the rounding error of a weight is about 1e-7 of
@@ -174,8 +174,8 @@ class FallingWeight(PolynomialWeight):
     def __init__(self, horizon: Positive, degree: int = 3) -> None:
         if degree > HIGHEST_DEGREE:
             raise ValueError(
-                f"degree must be at most {HIGHEST_DEGREE}, because rounding errors grow with the "
-                f"degree, got {degree}"
+                f"degree must be at most {HIGHEST_DEGREE}, got {degree}, because rounding errors "
+                "grow with the degree"
             )
         super().__init__(horizon, falling_coefficients(degree))
         self.degree = degree
@@ -190,10 +190,12 @@ def gauss_nodes(degree: int) -> list[float]:
 
     The least node gives the height of the weight, :eq:`eq-falling-best`. For odd p the nodes are
     those of the Gauss formula with (p + 1)/2 points on [0, 1], the roots of a Legendre polynomial.
-    For even p they are those of the Gauss formula with p/2 points for the weight :math:`1 - t`, the
-    roots of a Jacobi polynomial. The function finds the roots one by one. Newton's method, started
-    at 0, increases to the least root of the polynomial divided by the factors of the roots found
-    before. As p grows, the least node times :math:`(p + 2)^2` converges, :eq:`eq-falling-limit`.
+    For even p the nodes are those of the Gauss formula with p/2 points for the weight
+    :math:`1 - t`, the roots of a Jacobi polynomial. As p grows, the least node times
+    :math:`(p + 2)^2` converges, :eq:`eq-falling-limit`.
+
+    The function finds the roots one by one. Newton's method, started at 0, increases to the least
+    root of the polynomial divided by the factors of the roots found before.
 
     Args:
         degree: p, at least 1.

@@ -34,7 +34,7 @@ def _optimal(
     heads: int = 1,
     generator: torch.Generator | None = None,
 ) -> FeatureMap:
-    """Return the random features of least variance for queries and keys of unit variance."""
+    """Return the random features of least variance for independent channels of unit variance."""
     # mean of ‖x + y‖² if channels of queries and keys are independent with variance 1, and a layer
     # has multiplied them by head_dim**-0.25
     mean_square = 2 * head_dim**0.5

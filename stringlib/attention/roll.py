@@ -22,7 +22,7 @@ class Roll(nn.Module):
     the last feature of a cycle to the first index. So the positions enter the similarity only by
     their offset, and nonnegative features remain nonnegative. Offsets that differ by a multiple
     of :attr:`period` give the same similarity. The period is the product of the lengths of the
-    cycles if these are pairwise coprime.
+    cycles if the lengths are pairwise coprime.
 
     Positions are integers, because the only orthogonal matrices that keep all features nonnegative
     are permutations.
@@ -63,7 +63,7 @@ class Roll(nn.Module):
 
     @property
     def period(self) -> int:
-        """The smallest positive offset that moves no feature, the lcm of the lengths of cycles."""
+        """The smallest positive offset that moves no feature, the lcm of the cycle lengths."""
         return math.lcm(*self.cycles)
 
     @checked
@@ -112,8 +112,8 @@ class Roll(nn.Module):
 
         In the real Fourier basis, a cycle of length n rotates planes with the frequencies
         :math:`2\pi j/n`, :math:`1 \le j < n/2`, in radians per position. If n is even, one further
-        direction changes its sign at every step. Two such directions of different cycles form a
-        plane with the frequency :math:`\pi`.
+        direction changes its sign at every step. The directions that change their sign form pairs
+        from different cycles. Each pair is a plane with the frequency :math:`\pi`.
 
         Raises:
             ValueError: If an odd number of cycles has an even length. Then the permutation has the
@@ -131,8 +131,8 @@ class Roll(nn.Module):
             frequencies += [2 * math.pi * j / length for j in range(1, pairs + 1)]
         if len(alternating) % 2:
             raise ValueError(
-                "cycles must have an even number of even lengths to equal a rotation, "
-                f"got {self.cycles}"
+                "cycles must have an even number of even lengths for as_string(), got "
+                f"{self.cycles}, because otherwise the roll is not a rotation"
             )
         frequencies += [math.pi] * (len(alternating) // 2)
         basis = torch.block_diag(*(fourier_basis(length) for length in self.cycles))
@@ -147,8 +147,8 @@ class Roll(nn.Module):
         """Return the index from which each feature is taken, ``(..., 1, seq, m)``."""
         if positions.is_floating_point():
             raise TypeError(
-                "positions must have an integer dtype, because features are shifted by whole "
-                f"indices, got {positions.dtype}"
+                f"positions must have an integer dtype, got {positions.dtype}, because features "
+                "are shifted by whole indices. Pass positions.long()."
             )
         moved, start = positions.unsqueeze(-3), 0
         parts = []

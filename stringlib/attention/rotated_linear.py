@@ -60,12 +60,12 @@ def rotated_linear_attention(
 
     With ``numerator_only`` the sum is divided by the sum without rotation,
     :math:`\sum_j \phi(q_i)^\top\phi(k_j)`, equation :eq:`eq-rotation-numerator`. This denominator
-    is positive for positive features, but the weights of a query do not sum to 1, and they are not
+    is positive for positive features, but the weights of a query do not sum to 1 and are not
     bounded. For example, queries and keys of large norm often have random features whose product is
     nearly 0, while the product of the rotated features is not nearly 0. Outputs and gradients then
     become very large. On the CPU, an output more than :data:`LARGEST` times as large as the largest
-    value raises an error; on a GPU, or compiled, this is not checked. If the denominator of a query
-    is 0, its output is 0.
+    value raises an error. On a GPU, and in compiled code, the outputs are not checked. If the
+    denominator of a query is 0, the output of this query is 0.
 
     To rotate before the feature map, :eq:`eq-rotation-before`, apply the feature map to encoded
     queries and keys, and call :func:`~stringlib.attention.linear.linear_attention` with these
@@ -89,14 +89,15 @@ def rotated_linear_attention(
             :func:`~stringlib.attention.linear.linear_attention`. Default: None, which chooses for
             speed.
         key_scale: Logarithms of factors that were divided out of ``phi_k``, ``(..., heads, keys)``,
-            as ``FavorFeatures.scaled_keys`` returns them. Default: None, all factors are 1.
+            as ``FavorFeatures.scaled_keys`` returns them. Default: None, which means that all
+            factors are 1.
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``.
             Default: None, no padding.
         document_ids: For packed sequences, integers that increase from document to document,
             ``(..., keys)``. A query attends only to the keys of its own document. Default: None,
             one document.
-        key_positions: Positions of the keys, or their phases, if they differ from those of the
-            queries. Default: ``positions``.
+        key_positions: Positions of the keys, or the phases of these positions, if keys and queries
+            have different positions. Default: ``positions``.
 
     Returns:
         Outputs, ``(..., heads, seq, d_v)``, in the dtype of ``v``; sums are computed in float32 or
@@ -159,9 +160,9 @@ def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> N
         all_eager(x, torch.isfinite) for x in (phi_q, phi_k, u)
     ):
         raise ValueError(
-            "numerator_only (in a layer, rotate='after') must not be used for these queries and "
-            "keys, because the denominator, which is not rotated, is so small that an output is "
-            f"more than {LARGEST:g} times as large as any value, got an output of "
-            f"{out.detach().abs().amax().item():.2g}. In a layer use rotate='before' or "
+            "numerator_only (in a layer, rotate='after') must give outputs of at most "
+            f"{LARGEST:g} times the largest value, {u.detach().abs().amax().item():.2g}, got an "
+            f"output of {out.detach().abs().amax().item():.2g}. For these queries and keys the "
+            "denominator, which is not rotated, is too small. In a layer use rotate='before' or "
             "normalize_qk=True."
         )

@@ -28,7 +28,8 @@ def common_scale(
     Args:
         key_scale: The scales of the keys, ``(..., n)`` with n ≥ 1; −∞ for padding.
         causal: If True, query i attends only to the keys 0 … i.
-        before: c of the last earlier token, ``(...)``. Default: None, there are no earlier tokens.
+        before: The value of c at the last earlier token, ``(...)``. Default: None, which means no
+            earlier tokens.
         documents: The documents of packed sequences. Default: None, one document.
 
     Returns:
@@ -105,7 +106,7 @@ def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
 
     Args:
         common: The largest scale up to each token, ``(..., n)``.
-        before: The largest scale of the earlier tokens, ``(...)``. Default: None, there are no
+        before: The largest scale of the earlier tokens, ``(...)``. Default: None, which means no
             earlier tokens.
     """
     first = common[..., :1] if before is None else before[..., None].to(common.dtype)

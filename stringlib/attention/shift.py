@@ -38,8 +38,9 @@ class ShiftedState(NamedTuple):
 class KeyShift(nn.Module):
     r"""Mix of each key with the key of the previous token, with a learned share for each head.
 
-    The key of token t becomes :math:`(1 - \beta_h) k_t + \beta_h k_{t-1}`, equation
-    :eq:`eq-key-shift`. The previous key of the first token is 0.
+    With the share :math:`\beta_h` of head h, the key of token t becomes
+    :math:`(1 - \beta_h) k_t + \beta_h k_{t-1}`, equation :eq:`eq-key-shift`. The previous key of
+    the first token is 0.
 
     Without a shift, the key of a token depends on this token alone. So a single layer cannot attend
     to a token because of the token before it, as associative recall requires. With the shift, a
@@ -52,7 +53,7 @@ class KeyShift(nn.Module):
 
     Attributes:
         logit: Learned parameter, ``(heads,)``, with :math:`\beta_h = \sigma(\mathrm{logit}_h)`. It
-            is 0 at the start, so that both keys have the share 1/2.
+            is 0 at the start, so that a key and the previous key have the share 1/2.
 
     Source:
         Olsson et al. 2022, the smeared-key architecture.

@@ -63,7 +63,7 @@ def softmax_attention(
             and values of padding are ignored, even if they are NaN. Default: None, no padding.
         window: Number w of keys in the sliding window. A query attends only to keys at a distance
             below w. With ``causal`` these are the key at its own position and the w − 1 keys
-            before. Otherwise the w − 1 keys after its own position are also among them. The n
+            before. Without ``causal`` these are also the w − 1 keys after its own position. The n
             queries belong to the last n of the keys' tokens. The matrix of all logits is still
             computed. Default: None, no window.
         dropout: Probability p of setting an attention weight to 0; the other weights are divided by
@@ -88,7 +88,7 @@ def softmax_attention(
     if (causal or window is not None) and n != keys:
         if n > keys:
             raise ValueError(
-                f"k must have at least {n} keys, as many as q has queries, if causal or with a "
+                f"k must have at least {n} keys, the number of queries in q, with causal=True or a "
                 f"window, got shape {tuple(k.shape)}"
             )
         causal = causal and n > 1  # the last token attends to all keys
@@ -105,8 +105,8 @@ def softmax_attention(
         lead = common_shape(firsts.shape[:-2], k.shape[:-2], v.shape[:-2])
     except RuntimeError:
         raise ValueError(
-            f"k and v must have 1 or {q.shape[-3]} heads, as q, or the same divisor of "
-            f"{q.shape[-3]}, got shapes {tuple(k.shape)} and {tuple(v.shape)}"
+            "k and v must have the same number of heads, which must divide the "
+            f"{q.shape[-3]} heads of q, got shapes {tuple(k.shape)} and {tuple(v.shape)}"
         ) from None
     k, v = k.to(q.dtype), v.to(q.dtype)
     hidden = None
@@ -129,8 +129,8 @@ def softmax_attention(
     if bias is not None:
         if not expands(bias.shape[:-2], lead):
             raise ValueError(
-                f"bias must have shape {(*lead, *pairs)}, or leading dimensions that expand to "
-                f"it, got {tuple(bias.shape)}"
+                f"bias must have shape {(*lead, *pairs)}, or a shape that expands to it, got "
+                f"{tuple(bias.shape)}"
             )
         # the kernel accepts a mask in float32 or in the dtype of q
         mask = bias if bias.dtype == torch.float32 else bias.to(q.dtype)
@@ -177,7 +177,7 @@ class SoftmaxAttention(AttentionCore):
         encoder: A :class:`~stringlib.encoders.rotary.RotaryEncoder`, which rotates queries and
             keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
             logits; or None.
-        causal: If True, a token attends only to itself and to earlier tokens.
+        causal: If True, a token attends only to itself and to earlier tokens. Default: False.
         grid: ``(rows, columns)`` of an image. The positions of the grid are then the default for an
             encoder with two coordinates. Default: None, a sequence.
         window: Number w of tokens in the sliding window. A token attends only to tokens at a
@@ -213,7 +213,7 @@ class SoftmaxAttention(AttentionCore):
 
     @property
     def unfit_for_context(self) -> str | None:
-        """Words that say why a context is refused, such as "a causal layer"; None if accepted."""
+        """What refuses a context, such as "a causal layer", or None if a context is accepted."""
         window = None if self.window is None else "a layer with a window"
         return super().unfit_for_context or window
 
@@ -224,7 +224,7 @@ class SoftmaxAttention(AttentionCore):
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, given: Given
     ) -> tuple[Tensor, KeyValueCache | None]:
-        """Rotate queries and keys or add the bias, and attend to the tokens of the cache too."""
+        """Return the outputs of the heads, and the cache of all tokens so far if causal."""
         at, key_at, _, key_mask, state, documents = given
         if at is not None:
             q, k = rotated(self.encoder, q, k, at, key_at, whole=False)

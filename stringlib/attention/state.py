@@ -1,7 +1,7 @@
-r"""The recurrences of RetNet, GLA, RWKV-6 and Mamba-2, which differ in their decay.
+r"""The recurrences of RetNet, GLA, RWKV-6 and Mamba-2 for given decays.
 
-All four use the state :math:`S_t = e^{a_t} S_{t-1} + k_t v_t^\top`. None of them divides the output
-by a sum of weights. For the normalised form, pass a
+The state of the four recurrences is :math:`S_t = e^{a_t} S_{t-1} + k_t v_t^\top`, with different
+decays :math:`e^{a_t}`. No output is divided by a sum of weights. For the normalised form, pass a
 :class:`~stringlib.attention.decay.DecayWeight` to
 :func:`~stringlib.attention.linear.linear_attention`. Each of the four functions returns the outputs
 and the last state. To continue the sequence, pass this state as ``state`` with the next tokens.
@@ -23,7 +23,7 @@ from stringlib.spec import Floats, checked
 def retnet_log_decay(heads: int) -> Tensor:
     r"""Return the logarithms of RetNet's decays :math:`\gamma_h = 1 - 2^{-5-h}`, ``(heads,)``.
 
-    Equation :eq:`eq-retnet-decay`, where the heads h are numbered from 0.
+    The heads h are numbered from 0, :eq:`eq-retnet-decay`.
 
     Source:
         Sun et al. 2023.

@@ -1,4 +1,7 @@
-r"""Toeplitz position weights, the exponential of one bias per offset, after Luo et al. 2021."""
+r"""Toeplitz position weights: the weight of an offset is the exponential of its bias.
+
+The weights are those of Luo et al. 2021.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from stringlib.spec import Count0, Floats, checked
 MODES = ("parallel", "fft")
 
 CROSSOVER = 800
-r"""Constant c of the number of tokens :math:`n = c\,md/(m + d)` above which the FFT is faster.
+r"""Number c such that the FFT is faster for more than :math:`c\,md/(m + d)` tokens, as measured.
 
-The constant is measured. Here m is the number of features and d the number of columns of the
-vectors that are summed. The n × n matrix costs
-:math:`O(n^2 (m + d))` operations, the FFTs :math:`O(n \log n \cdot md)`.
+Here m is the number of features and d the number of channels of the vectors that are summed. For n
+tokens the n × n matrix costs :math:`O(n^2 (m + d))` operations, and the FFTs cost
+:math:`O(n \log n \cdot md)`.
 """
 
 FLAT = {torch.float32: 16.0, torch.float64: 8.0}
@@ -38,11 +41,12 @@ The FFT is computed in float64. Its relative error in the sums of a query is at 
 
 
 class ToeplitzWeight(PositionWeight):
-    r"""Position weight :math:`w(i, j) = e^{b_{j-i}}`, equation :eq:`eq-toeplitz-attention`.
+    r"""Position weight :math:`w(i, j) = e^{b_{j-i}}` with a bias b for each offset.
 
-    Here i is the position of the query and j that of the key. Adding a constant to all biases of a
-    head does not change normalised attention. A bias of −∞ masks the keys at its offset. The weight
-    is computed from ``bias`` in each forward pass, so that gradients reach ``bias``.
+    Here i is the position of the query and j that of the key, :eq:`eq-toeplitz-attention`. Adding a
+    constant to all biases of a head does not change normalised attention. A bias of −∞ masks the
+    keys at its offset. The weight is computed from ``bias`` in each forward pass, so that gradients
+    reach ``bias``.
 
     Two modes compute the sums. ``mode="parallel"`` forms the n × n matrix, a tile of queries at a
     time. This mode is as accurate as the dtype allows, for biases of any range. If biases or scales
@@ -50,10 +54,11 @@ class ToeplitzWeight(PositionWeight):
     the keys whose product with the query is not 0.
 
     ``mode="fft"`` multiplies by FFT in float64, one feature at a time. This mode is less accurate.
-    Its error is relative to the largest weights, keys and values of *all* tokens, about 1e-16 times
-    their product, or 1e-7 times on a device without float64. The result of a query is therefore
-    wrong if its own sums are much smaller than this product. In causal attention, large or NaN
-    values of later tokens can also make the results of earlier queries wrong.
+    The error of each sum is about 1e-16 times the product of the largest weight, key and value of
+    *all* tokens, or 1e-7 times this product on a device without float64. The result of a query is
+    therefore wrong if the sums of this query are much smaller than this product. In causal
+    attention, large or NaN values of later tokens can also make the results of earlier queries
+    wrong.
 
     By default the matrix is used, unless three conditions hold:
 
@@ -117,8 +122,8 @@ class ToeplitzWeight(PositionWeight):
         which normalisation cancels.
 
         Raises:
-            ValueError: If ``num_queries`` differs from ``num_keys``, or if the biases are for
-                another number of tokens.
+            ValueError: If ``num_queries`` differs from ``num_keys``, or if there are not enough
+                biases for this number of tokens. For a grid, also if there are too many.
         """
         bias = self._fitted(num_queries, num_keys)
         if not num_keys:
@@ -145,8 +150,8 @@ class ToeplitzWeight(PositionWeight):
         """
         if causal and key_scale is not None and mode not in (None, "parallel"):
             raise ValueError(
-                "mode must be None or 'parallel' for a causal ToeplitzWeight with key_scale, "
-                f"because the FFT needs one scale for all queries, got {mode!r}"
+                "mode must be None or 'parallel' for a causal ToeplitzWeight with key_scale, got "
+                f"{mode!r}. The FFT would need one scale for all queries."
             )
         if mode is not None and mode not in MODES:
             raise ValueError(
@@ -154,15 +159,17 @@ class ToeplitzWeight(PositionWeight):
             )
         if state is not None:
             raise ValueError(
-                "state must be None for a ToeplitzWeight, which has no recurrent form, got a state "
-                f"of {state.length} tokens. Pass all tokens at once, or use a DecayWeight."
+                f"state must be None for a ToeplitzWeight, got a state of {state.length} tokens, "
+                "because this weight has no recurrent form. Pass all tokens at once, or use a "
+                "DecayWeight."
             )
         batch_shape = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
         heads, n = batch_shape[-1], phi_q.shape[-2]
         bias = self._fitted(n, phi_k.shape[-2])
         if bias.shape[0] != 1 and bias.shape[0] != heads:
             raise ValueError(
-                f"bias must have 1 or {heads} heads, as phi_q, got shape {tuple(bias.shape)}"
+                f"bias must have 1 or {heads} heads for features of {heads} heads, got shape "
+                f"{tuple(bias.shape)}"
             )
         phi_q = phi_q.expand(*batch_shape, -1, -1)
         if 0 in (*phi_q.shape, *u.shape):
@@ -220,14 +227,15 @@ class ToeplitzWeight(PositionWeight):
         tokens = math.prod(sizes)
         if num_queries != num_keys:
             raise ValueError(
-                "queries and keys must be at the same positions for a ToeplitzWeight, got "
+                "the numbers of queries and keys must be equal for a ToeplitzWeight, got "
                 f"{num_queries} queries and {num_keys} keys"
             )
         if num_keys > tokens or (len(sizes) > 1 and num_keys != tokens):
             raise ValueError(
                 f"the number of tokens must be {'at most ' if len(sizes) == 1 else ''}{tokens} for "
-                f"a bias of shape {tuple(self.bias.shape)}, got {num_keys}. The bias must have one "
-                "number for each offset of two tokens."
+                f"a bias of shape {tuple(self.bias.shape)}, got {num_keys} tokens. The bias needs "
+                "one number for each offset of two tokens. Create the weight with a bias, or in a "
+                "layer with a length or grid, for this number of tokens."
             )
         if len(sizes) > 1 or not num_keys:
             return self.bias

@@ -19,10 +19,9 @@ def random_turn(encoder: RotaryEncoder, generator: torch.Generator | None = None
     r"""Return a random matrix B that rotates every plane of an encoder by a uniform angle.
 
     The angles of different planes are independent. Multiply queries and keys by B, or use the
-    projections :math:`BW_q` and :math:`BW_k`. Then
-    attention with any feature map applied after the encoder is relative in distribution,
-    :eq:`eq-torus-turn`: shifting all positions by the same amount does not change the distribution
-    of the outputs.
+    projections :math:`BW_q` and :math:`BW_k`. Then attention with any feature map applied after the
+    encoder is relative in distribution, :eq:`eq-torus-turn`. This means that shifting all positions
+    by the same amount does not change the distribution of the outputs.
 
     The reason is as follows. With the rotation R(t) of the encoder, a shift of all positions by t
     replaces the random matrix W of a feature map by WR(t), :eq:`eq-torus-shift`. Attention is

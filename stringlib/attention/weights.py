@@ -115,7 +115,7 @@ class PositionWeight(Derived, ABC):
         rotatable: True if features may be rotated or rolled before they are weighted. False for
             example for a weight in which each feature has a decay of its own.
         normalized: True if the weighted sum may be divided by the sum of the weights. False for the
-            delta rule, which has no such sum.
+            delta rule, which has no sum of weights.
     """
 
     causal_only = False
@@ -129,18 +129,19 @@ class PositionWeight(Derived, ABC):
 
     @property
     def has_state(self) -> bool:
-        """Whether sums can continue from a state; by default, if the weight has factors."""
+        """Whether sums can continue from a state, by default if the class defines ``factors``."""
         return type(self).factors is not PositionWeight.factors
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> PositionWeight:
-        """Return the weight for the tokens of a layer, in the base class the weight itself.
+        """Return the position weight for the tokens of a layer.
 
-        If the weight depends on the tokens, such as a data-dependent decay, a subclass computes the
-        weight of the given tokens here, and returns it as another :class:`PositionWeight`.
+        The base class returns the weight itself. If a weight depends on the tokens, such as a
+        data-dependent decay, its class computes the weight for the given tokens here, and returns
+        this weight as another :class:`PositionWeight`.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
-            key_mask: False for padding. Vectors of padding have no influence on the weight.
+            key_mask: False for padding, whose vectors must have no influence on the weight.
                 Default: None, no padding.
         """
         return self
@@ -189,16 +190,16 @@ class PositionWeight(Derived, ABC):
         The sum of query i is :math:`\sum_j w(i,j)\,e^{s_j}\phi(q_i)^\top\phi(k_j)\,u_j`.
 
         Args:
-            phi_q: Features of the queries, ``(..., heads, n, m)``; float32 or float64, as all
-                other tensors here.
+            phi_q: Features of the queries, ``(..., heads, n, m)``. All tensors are in float32, or
+                all are in float64.
             phi_k: Features of the keys, ``(..., heads, keys, m)``.
             u: Vectors that are summed, ``(..., heads, keys, d_u)``.
-            key_scale: The logarithms :math:`s_j`, ``(..., heads, keys)``. Default: None, all
-                factors are 1.
+            key_scale: The logarithms :math:`s_j`, ``(..., heads, keys)``. Default: None, which
+                means that all factors :math:`e^{s_j}` are 1.
             causal: If True, query i attends only to the keys 0 … i.
             mode: How to compute the sums. None (default) chooses for speed.
-            state: The state after the earlier tokens; only if causal. Default: None, there are no
-                earlier tokens.
+            state: The state after the earlier tokens; only if causal. Default: None, which means
+                no earlier tokens.
             documents: The documents of packed sequences, which do not attend to each other.
                 Default: None, one document.
 
@@ -282,21 +283,21 @@ class PositionWeight(Derived, ABC):
         """Raise ``ValueError`` if the weight is for causal attention only, but not ``causal``."""
         if self.causal_only and not causal:
             raise ValueError(
-                f"causal must be True with a {type(self).__name__}, which is defined for earlier "
-                "keys only, got False"
+                f"causal must be True with a {type(self).__name__}, got False, because this weight "
+                "is defined for earlier keys only"
             )
 
     def _require_plain(self, mode: str | None, state: LinearState | None) -> None:
-        """Raise ``ValueError`` for a mode or a state, which a weight without factors has not."""
+        """Raise ``ValueError`` if a mode or a state is given that needs a recurrent form."""
         if mode not in (None, "parallel"):
             raise ValueError(
-                f"mode must be None or 'parallel' for {type(self).__name__}, which has only a "
-                f"matrix of weights, got {mode!r}"
+                f"mode must be None or 'parallel' for {type(self).__name__}, got {mode!r}, because "
+                "this weight has only a matrix of weights"
             )
         if state is not None:
             raise ValueError(
-                f"state must be None for {type(self).__name__}, which has no recurrent form, got a "
-                f"state of {state.length} tokens. Pass all tokens at once."
+                f"state must be None for {type(self).__name__}, got a state of {state.length} "
+                "tokens, because this weight has no recurrent form. Pass all tokens at once."
             )
 
     def _hold(self, name: str, x: Tensor) -> None:
@@ -338,7 +339,7 @@ def copies(phi: Tensor, table: Tensor) -> Tensor:
 def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
     """Return the sums over all keys as (q kᵀ) u or as q (kᵀ u), whichever is cheaper.
 
-    With the mode ``"parallel"`` the result is always (q kᵀ) u.
+    With the mode ``"parallel"`` the sums are always computed as (q kᵀ) u.
     """
     queries, (keys, m), width = q.shape[-2], k.shape[-2:], u.shape[-1]
     # an exported program would fix the outcome of the comparison, so it always takes the second
@@ -352,9 +353,10 @@ def _sums_over_all(q: Tensor, k: Tensor, u: Tensor, mode: str | None) -> Tensor:
 
 
 def _require_state(state: Tensor, lead: tuple[int, ...], m: int, width: int) -> None:
-    """Raise ``ValueError`` unless ``state`` expands to the shape ``(*lead, m, width)``."""
+    """Raise ``ValueError`` unless the sums of a state expand to the shape (*lead, m, width)."""
     if not expands(state.shape, (*lead, m, width)) or state.shape[-2:] != (m, width):
         raise ValueError(
-            f"state must have sums of shape {(*lead, m, width)}, got {tuple(state.shape)}. Pass "
-            "the state that the same layer returned for the earlier tokens of the same batch."
+            f"state must have sums of shape {(*lead, m, width)}, which is (..., heads, features, "
+            f"channels + 1), got {tuple(state.shape)}. Pass the state that the same layer returned "
+            "for the earlier tokens of the same batch."
         )

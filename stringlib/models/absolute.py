@@ -1,4 +1,4 @@
-"""Absolute position encodings of a grid, which add a vector for each position to the patch."""
+"""Absolute position encodings of a grid, which add a vector for its position to each patch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stringlib.spec import Floats, Positions, checked
 class GridSinusoidal(nn.Module):
     """Sinusoidal position encoding with several coordinates.
 
-    The channels are split evenly between the coordinates. To its share of the channels each
-    coordinate adds the sines and cosines of a one-dimensional encoding, see
+    The channels are split evenly between the coordinates. Each coordinate adds the sines and
+    cosines of a one-dimensional encoding to its share of the channels, see
     :class:`~stringlib.encoders.absolute.Sinusoidal`.
 
     Args:
@@ -98,7 +98,8 @@ class GridTable(nn.Module):
 
         Args:
             x: Tokens, ``(..., cells, dim)``.
-            positions: Coordinates in the table, ``(..., cells, axes)``. Integers are cells.
+            positions: Coordinates in the table, ``(..., cells, axes)``. The cell with index i along
+                an axis has the coordinate i.
         """
         share = positions.new_ones(*positions.shape[:-1], 1, dtype=torch.float32)
         for size, coordinate in zip(self.sizes, positions.float().unbind(-1), strict=True):
@@ -115,7 +116,7 @@ class GridTable(nn.Module):
 
         Args:
             *sizes: Number of cells of the other grid along each axis.
-            device: Device of the result. Default: that of the table.
+            device: Device of the result. Default: the device of the table.
 
         Returns:
             ``(cells, axes)``, with the cells in row-major order.

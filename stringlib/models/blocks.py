@@ -38,7 +38,7 @@ class MLP(nn.Module):
         self.to_out = nn.Linear(hidden, dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output for ``x``, both of shape ``(..., dim)``."""
+        """Return the output for tokens ``x``, in their shape ``(..., dim)``."""
         return self.to_out(nn.functional.gelu(self.to_hidden(x)))
 
 
@@ -46,7 +46,7 @@ class SwiGLU(nn.Module):
     r"""Gated feed-forward layer :math:`(\mathrm{SiLU}(x W_1) \odot x W_2) W_3` without biases.
 
     The layer has ``3 * dim * hidden`` weights. So the layer has as many weights as an :class:`MLP`
-    if its ``hidden`` is two thirds of that of the MLP.
+    if ``hidden`` is two thirds of the ``hidden`` of the MLP.
 
     Args:
         dim: Number of channels of a token.
@@ -64,7 +64,7 @@ class SwiGLU(nn.Module):
         self.to_out = nn.Linear(hidden, dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output for ``x``, both of shape ``(..., dim)``."""
+        """Return the output for tokens ``x``, in their shape ``(..., dim)``."""
         return self.to_out(nn.functional.silu(self.to_gate(x)) * self.to_hidden(x))
 
 
@@ -79,7 +79,7 @@ class Block(nn.Module):
     """Pre-norm transformer block, :eq:`eq-vit-block`.
 
     The block computes ``x = x + attention(norm(x))`` and then ``x = x + feed_forward(norm(x))``.
-    Without position encoding, position weight, token shift and causal mask, the block is
+    Without position encoding, position weight, key shift, window and causal mask, the block is
     equivariant to permutations of the tokens, :eq:`eq-vit-equivariant`.
 
     Args:
@@ -88,10 +88,10 @@ class Block(nn.Module):
         mlp: Feed-forward layer: ``"mlp"`` (default) for :class:`MLP`, ``"swiglu"`` for
             :class:`SwiGLU`, or None for a block of attention alone.
         hidden: Number of hidden channels of the feed-forward layer. Default: ``4 * dim`` for
-            ``"mlp"``, and ``8 * dim // 3`` for ``"swiglu"``, so that both have about as many
-            weights.
+            ``"mlp"``, and ``8 * dim // 3`` for ``"swiglu"``, so that the two kinds have about the
+            same number of weights.
         residual_dropout: Dropout probability in training. Dropout is applied to the outputs of
-            attention and of the feed-forward layer, before they are added to the tokens.
+            attention and of the feed-forward layer, before these outputs are added to the tokens.
             Default: 0.
         **attention: Arguments of :class:`~stringlib.attention.multihead.MultiHeadAttention`.
 
@@ -140,11 +140,13 @@ class Block(nn.Module):
         Args:
             x: Tokens, ``(..., seq, dim)``.
             positions: Positions of the tokens for a rotary encoder, ``(..., seq, coord_dim)``, or
-                the phases that the encoder computes from them. Default: those of the attention
-                layer.
-            key_mask: False for padding, ``(..., seq)``. No token attends to padding.
+                the phases that the encoder computes from them. Default: the default positions of
+                the attention layer.
+            key_mask: False for padding, ``(..., seq)``. No token attends to padding. Default: None,
+                no padding.
             document_ids: For packed sequences, integers that increase from document to document,
-                ``(..., seq)``. No token attends to a token of another document.
+                ``(..., seq)``. No token attends to a token of another document. Default: None, one
+                document per row.
             state: The state that the block returned for the earlier tokens. Only a block with
                 :attr:`has_state` has one. Default: None, no earlier tokens.
             return_state: If True, the state after the last token is also returned. Default: False.
@@ -231,7 +233,7 @@ def block_options() -> set[str]:
 
 
 class Blocks(nn.Module):
-    """Base class of the models, which can merge their encoders into the projections.
+    """Base class of models that can merge the bases of their encoders into the projections.
 
     Attributes:
         blocks: The blocks, each a :class:`Block`, or a module around one, such as
@@ -246,7 +248,7 @@ class Blocks(nn.Module):
         The copy has the same outputs up to rounding, and its encoders are as fast as RoPE.
 
         Raises:
-            ValueError: If a layer has no rotary encoder, is not softmax attention, or has hooks,
+            ValueError: If a layer is not softmax attention with a rotary encoder, or has hooks,
                 adapters or wrappers.
         """
         shared: dict[int, RotaryEncoder | RelativeBias | None] = {}
@@ -255,9 +257,9 @@ class Blocks(nn.Module):
             attention = getattr(block, "attention", None)
             if not isinstance(attention, MultiHeadAttention):
                 raise ValueError(
-                    "every item of blocks must have a MultiHeadAttention as its attribute "
-                    f"attention to be folded, got a {type(block).__name__} with an attention of "
-                    f"type {type(attention).__name__}. Fold the model before you wrap its blocks."
+                    "attention of every block must be a MultiHeadAttention to be folded, got "
+                    f"{type(attention).__name__} in a {type(block).__name__}. Call folded() before "
+                    "you wrap the blocks of the model."
                 )
             folded = made[id(attention)] = attention.folded()
             folded.encoder = shared.setdefault(id(attention.encoder), folded.encoder)

@@ -26,13 +26,13 @@ its embedding. Its SwiGLU layers of 682 hidden channels have about as many weigh
 def make_language_model(name: str, vocab: int, **options: Any) -> LanguageModel:
     """Return a new language model of a named size.
 
-    Equation :eq:`eq-model-parameters` gives its number of parameters.
+    Equation :eq:`eq-model-parameters` gives the number of parameters of the model.
 
     Args:
         name: A name in :data:`CONFIGS`.
         vocab: Number of different tokens.
-        **options: Further arguments of :class:`~stringlib.models.language.LanguageModel`. They
-            override those of the named size.
+        **options: Further arguments of :class:`~stringlib.models.language.LanguageModel`. An
+            argument that is also part of the named size replaces the value of the named size.
 
     Raises:
         TypeError: If an option is not an argument of the model.

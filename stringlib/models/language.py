@@ -49,8 +49,8 @@ class LanguageModel(Blocks):
               bias.
             - ``"sinusoidal"`` or ``"learned"``: a vector is added to each token.
             - A module: all blocks share this rotary encoder or relative bias.
-            - None (default): position enters through the causal mask alone, or also through a
-              position weight or token shift if there is one.
+            - None (default): the position of a token has an effect through the causal mask, and
+              through a position weight, a key shift or a window if there is one.
         attention: ``"softmax"`` (default) or a feature map, as for
             :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         gate: Output gate, as for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
@@ -59,8 +59,9 @@ class LanguageModel(Blocks):
             :class:`~stringlib.models.blocks.Block`.
         mlp: Feed-forward layers: ``"swiglu"`` (default), ``"mlp"``, or None for blocks of attention
             alone.
-        residual_dropout: Dropout of what attention and the feed-forward layers add to a token, as
-            for :class:`~stringlib.models.blocks.Block`. Default: 0.
+        residual_dropout: Probability of dropout in training, applied to what attention and the
+            feed-forward layers add to a token, as for :class:`~stringlib.models.blocks.Block`.
+            Default: 0.
         tied: If True (default), the embedding and the output projection share their weight.
         length: Number of tokens of the longest sequence. It must be given for encoder ``"learned"``
             and for weight ``"toeplitz"``, which have a table of this size. Otherwise ``length`` is
@@ -78,6 +79,7 @@ class LanguageModel(Blocks):
         blocks: The blocks, each a :class:`~stringlib.models.blocks.Block`.
 
     Raises:
+        TypeError: If an option is not an argument of the model.
         ValueError: If a name is unknown, arguments do not fit together, or ``length`` is missing.
 
     Source:
@@ -178,15 +180,15 @@ class LanguageModel(Blocks):
                 index of each token.
             key_mask: False for padding, ``(batch, seq)``. No token attends to padding. By default
                 padding has a position like any other token. If there is padding before the tokens
-                and the encoding is absolute, give ``positions``.
+                and the encoding is absolute, give ``positions``. Default: None, no padding.
             document_ids: For packed sequences, the document of each token, ``(batch, seq)`` or
                 ``(seq,)``: integers that increase from document to document, see
-                :func:`~stringlib.documents.document_ids_of`. No token attends to another document,
-                and default positions restart at 0 in each document, so that each document has the
-                logits that it has alone. Default: None, one document per row.
+                :func:`~stringlib.documents.document_ids_of`. No token attends to a token of another
+                document, and default positions restart at 0 in each document. So each document has
+                the same logits as alone. Default: None, one document per row.
             state: The states that the model returned for the earlier tokens, one for each block.
-                With ``document_ids`` only the first document of each row starts from these states;
-                the other documents start from none. Default: None, no earlier tokens.
+                With ``document_ids``, the first document of each row continues from these states.
+                All other documents start without a state. Default: None, no earlier tokens.
             return_state: If True, the states after the last token are also returned. With
                 ``document_ids``, the returned states contain only the last document of each row,
                 which must have the same number of tokens in all rows. Default: False.
@@ -251,7 +253,8 @@ class LanguageModel(Blocks):
             batch_shape: Size of the batch, as an integer or as a tuple.
             max_length: Number of tokens for which the key–value caches of softmax attention
                 allocate memory, see :meth:`MultiHeadAttention.init_state
-                <stringlib.attention.multihead.MultiHeadAttention.init_state>`.
+                <stringlib.attention.multihead.MultiHeadAttention.init_state>`. Default: None, which
+                means that the memory grows with the tokens.
 
         Raises:
             ValueError: If a layer has no state.
@@ -292,7 +295,7 @@ class LanguageModel(Blocks):
             count: Number of tokens to sample.
             key_mask: False for padding, ``(batch, seq)``. Padding must come before the tokens of
                 the shorter prompts (left padding). The first token after the padding then has
-                position 0.
+                position 0. Default: None, no padding.
             temperature: Number by which the logits are divided, at least 1e-30. 0 selects the token
                 with the largest logit, and the first of several equal ones. Default: 1.
             generator: Random number generator. Default: the global generator.
@@ -306,22 +309,23 @@ class LanguageModel(Blocks):
         """
         if 0 < temperature < LEAST_TEMPERATURE:
             raise ValueError(
-                f"temperature must be 0 or at least {LEAST_TEMPERATURE:g}, so that logits divided "
-                f"by it are finite, got {temperature:g}. Give 0 for the most likely token."
+                f"temperature must be 0 or at least {LEAST_TEMPERATURE:g}, got {temperature:g}, "
+                "because logits divided by a smaller number may not be finite. Pass 0 for the most "
+                "likely token."
             )
         if not tokens.shape[-1]:
             raise ValueError(
-                "tokens must have at least one token in each row, from which to generate, got "
-                f"shape {tuple(tokens.shape)}"
+                "tokens must have at least one token in each row, got shape "
+                f"{tuple(tokens.shape)}. Begin with a start token if there is no prompt."
             )
         for block in self.blocks:
             # a wrapper may hide the attribute; a layer without a state then raises its own error
             if count and not getattr(block, "has_state", True):
                 raise ValueError(
-                    "generate() needs layers with a state, but this model has a layer without one "
-                    "(linear attention with weight='toeplitz', with a relative bias, or with "
-                    "rotated features). Use softmax, or linear attention with a decay and "
-                    "rotate='before', or call the model on all tokens for each next token."
+                    "generate() needs layers with a state, got a layer of linear attention with "
+                    "rotated features, a Toeplitz weight, a relative bias or another weight that "
+                    "has no recurrent form. Use softmax or weight='retnet', or call the model on "
+                    "all tokens for each next token."
                 )
         positions = None
         if key_mask is not None:
@@ -381,14 +385,14 @@ class LanguageModel(Blocks):
             require_same_device("the model", self.embed.weight, "tokens", tokens)
         if state is not None and len(state) != len(self.blocks):
             raise ValueError(
-                f"state must have one state for each of {len(self.blocks)} blocks, got "
-                f"{len(state)} states. Pass the states that the model returned."
+                f"state must contain {len(self.blocks)} states, one for each block, got "
+                f"{len(state)}. Pass the states that this model returned."
             )
         before = 0 if state is None else state[0].length
         if self.length is not None and before + tokens.shape[-1] > self.length:
             raise ValueError(
-                f"tokens must be at most length = {self.length}, including those of state, "
-                f"got {before + tokens.shape[-1]}. Create the model with a larger length."
+                f"tokens must have at most length = {self.length} tokens, including those of "
+                f"state, got {before + tokens.shape[-1]}. Create the model with a larger length."
             )
         return before
 

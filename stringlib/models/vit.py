@@ -36,9 +36,9 @@ class ViT(Blocks):
     the size of the image.
 
     Biases, and all position weights except ``"toeplitz"``, use the index of a token in row-major
-    order, with the class token first. So for them the end of one row and the start of the next are
-    neighbours. The weight ``"toeplitz"`` has one number for each offset between two patches of the
-    grid. It therefore requires ``pool="mean"`` and images of ``image_size``.
+    order, with the class token first. In this order the end of one row and the start of the next
+    row are neighbours. The weight ``"toeplitz"`` has one number for each offset between two patches
+    of the grid. This weight therefore requires ``pool="mean"`` and images of ``image_size``.
 
     Args:
         image_size: Number of pixels along each axis. An integer means a square image. A sequence of
@@ -58,8 +58,8 @@ class ViT(Blocks):
               bias.
             - ``"sinusoidal"`` or ``"learned"``: a vector is added to each patch.
             - A module: all blocks share this rotary encoder or relative bias.
-            - None (default): the model ignores the order of the patches, unless a position weight
-              or a causal mask depends on it.
+            - None (default): the model ignores the order of the patches, unless it has a position
+              weight, a key shift, a window or a causal mask.
         attention: ``"softmax"`` (default) or a feature map, as for
             :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         gate: Output gate, as for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
@@ -69,21 +69,23 @@ class ViT(Blocks):
             :class:`~stringlib.models.blocks.Block`.
         mlp: Feed-forward layers: ``"mlp"`` (default), ``"swiglu"``, or None for blocks of attention
             alone.
-        residual_dropout: Dropout of what attention and the feed-forward layers add to a token, as
-            for :class:`~stringlib.models.blocks.Block`. Default: 0.
+        residual_dropout: Probability of dropout in training, applied to what attention and the
+            feed-forward layers add to a token, as for :class:`~stringlib.models.blocks.Block`.
+            Default: 0.
         pool: Token from which the logits are computed, :eq:`eq-vit-read`. ``"cls"`` (default) uses
             a learned class token before the patches, ``"mean"`` the mean of the patches.
             The class token has coordinate 0 and is not rotated. Its attention logit for a patch
             therefore depends on the absolute position of the patch, :eq:`eq-vit-cls`. So with a
             class token, shifting all positions changes the output even with a rotary encoder. With
-            ``"mean"`` the output does not depend on the order of the patches if there is no
-            encoder, :eq:`eq-vit-bag`, and does not change when all positions are shifted if the
-            encoder is relative, :eq:`eq-vit-shift`.
+            ``"mean"`` and a relative encoder the output does not change when all positions are
+            shifted, :eq:`eq-vit-shift`. With ``"mean"`` and nothing that uses positions the output
+            does not depend on the order of the patches, :eq:`eq-vit-bag`.
         **options: Further arguments of
             :class:`~stringlib.attention.multihead.MultiHeadAttention`, the same for every block,
             such as ``weight`` or ``num_features``.
 
     Raises:
+        TypeError: If an option is not an argument of the model.
         ValueError: If a name is unknown, or arguments do not fit together.
 
     Source:
@@ -147,16 +149,17 @@ class ViT(Blocks):
             )
         if options.get("rotate") == "roll" and axes > 1:
             raise ValueError(
-                "rotate must be 'before' or 'after' for images with several axes, because 'roll' "
-                f"uses one coordinate, got 'roll' for image_size {self.image_size}"
+                "rotate must not be 'roll' for images with several axes, got 'roll' for "
+                f"image_size {self.image_size}, because a roll uses one coordinate. Use a rotary "
+                "encoder with rotate='before' or 'after'."
             )
         self.toeplitz = options.get("weight") == "toeplitz"
         if self.toeplitz:
             options |= self._table(options)
         if self.cls is not None and options.get("causal"):
             raise ValueError(
-                "pool must be 'mean' for causal attention, because the class token comes first "
-                f"and attends only to itself, got {pool!r}"
+                f"pool must be 'mean' for causal attention, got {pool!r}, because the class token "
+                "comes first and attends only to itself"
             )
         options |= {"encoder": encoder, "attention": attention, "gate": gate}
         self.blocks = nn.ModuleList(
@@ -214,10 +217,10 @@ class ViT(Blocks):
                 given positions. If ``positions`` is omitted and the grid has another size than the
                 table, the table is stretched over the grid.
             key_mask: False for patches that are padding, ``(batch, patches)``. No token attends to
-                padding, and the mean excludes it. With a rotary or sinusoidal encoding of the
+                padding, and the mean excludes padding. With a rotary or sinusoidal encoding of the
                 coordinates, images that are padded to a common size therefore get the same logits
                 as without padding. A relative bias or a position weight counts padding like any
-                token, so that with it the logits can differ.
+                other token, so that padding can change the logits. Default: None, no padding.
 
         Returns:
             ``(batch, classes)``, not normalised.
@@ -232,7 +235,7 @@ class ViT(Blocks):
         grid = self._cells("images", tuple(images.shape[2:]))
         if self.toeplitz and grid != self.grid:
             raise ValueError(
-                f"images must have sizes {self.image_size} (image_size) for weight 'toeplitz', "
+                f"images must have the sizes image_size = {self.image_size} for weight 'toeplitz', "
                 f"got {tuple(images.shape[2:])}"
             )
         table = self.absolute if self.learned else None
@@ -284,8 +287,8 @@ class ViT(Blocks):
         """
         if self.cls is not None:
             raise ValueError(
-                "pool must be 'mean' for weight 'toeplitz', because a class token has no offset "
-                f"to the patches, got {self.pool!r}"
+                f"pool must be 'mean' for weight 'toeplitz', got {self.pool!r}, because a class "
+                "token has no offset to the patches"
             )
         if len(self.grid) > 2:
             raise ValueError(
@@ -295,7 +298,7 @@ class ViT(Blocks):
         if options.get(name, value) != value:
             raise ValueError(
                 f"{name} must be {value}, the number of patches along each axis, got "
-                f"{options[name]}. Leave it out; it follows from image_size."
+                f"{options[name]}. Leave it out, because it follows from image_size."
             )
         return {name: value}
 
