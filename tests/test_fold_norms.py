@@ -143,6 +143,81 @@ def test_planes_of_one_frequency_mix_by_a_complex_map(mix: str, sign: float) -> 
         assert largest_difference(found, logits(encoder, q, k, gamma, gamma)) < 1e-12
 
 
+def complex_linear(size: int, seed: int) -> Tensor:
+    """Return an invertible matrix that commutes with the rotation of each plane."""
+    parts = random(2, size, size, seed=seed)
+    quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double()
+    return torch.kron(parts[0].contiguous(), torch.eye(2)) + torch.kron(parts[1], quarter)
+
+
+def one_frequency(planes: int, seed: int, mirror: float = -1.0) -> tuple[STRING, Tensor]:
+    """Return a STRING with one frequency and scales that fold with their inverses alone.
+
+    Every other plane has the frequency ``mirror``.
+    """
+    inverse = torch.linalg.inv(complex_linear(planes, seed))
+    squares = inverse.mT @ torch.diag(0.2 + random(2 * planes, seed=seed + 1).abs()) @ inverse
+    values, vectors = torch.linalg.eigh(squares)
+    signs = torch.tensor([1.0, mirror]).double()[torch.arange(planes) % 2]
+    mirrored = torch.stack([torch.ones_like(signs), signs], -1).flatten()
+    return STRING(signs[None, :, None], (vectors.mT * mirrored)[None]), values.sqrt()
+
+
+@pytest.mark.parametrize("planes", [2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_queries_and_keys_may_need_different_matrices(planes: int, seed: int) -> None:
+    """No single basis folds here: queries need C and keys its inverse transpose."""
+    encoder, gamma = one_frequency(planes, seed)
+    assert not foldable(encoder, gamma, None)
+    assert not foldable(encoder, gamma, gamma)
+    assert foldable(encoder, gamma, 3 / gamma)
+    folded = fold_norms(encoder, gamma, 3 / gamma)
+    q, k = random(2, 1, 5, 2 * planes, seed=seed)
+    wanted = logits(encoder, q, k, gamma, 3 / gamma)
+    assert largest_difference(served(folded, q, k), wanted) < 1e-12
+    one = torch.eye(2 * planes).double()
+    for turn in (folded.turn_q[0], folded.turn_k[0]):
+        assert largest_difference(turn @ turn.mT, one) < 1e-12
+
+
+def least_off_diagonal(encoder: STRING, gq: Tensor, gk: Tensor) -> float:
+    """Search for a complex-linear C that diagonalises both squared scales; return what is left."""
+    basis, planes = encoder.basis()[0], encoder.head_dim // 2
+    quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double()
+    best = torch.inf
+    for start in range(4):
+        parts = random(2, planes, planes, seed=50 + start).requires_grad_()
+        optimizer = torch.optim.LBFGS([parts], max_iter=200, line_search_fn="strong_wolfe")
+
+        def left(parts: Tensor = parts) -> Tensor:
+            c = torch.kron(parts[0], torch.eye(2)) + torch.kron(parts[1], quarter)
+            other = torch.linalg.inv(c).mT
+            total = torch.zeros(()).double()
+            for matrix, gamma in ((c, gq), (other, gk)):
+                inside = matrix.mT @ basis.mT @ torch.diag(gamma**2) @ basis @ matrix
+                size = inside.diagonal().rsqrt()
+                scaled = inside * size[:, None] * size
+                total = total + (scaled - torch.diag(scaled.diagonal())).square().sum()
+            return total
+
+        def step(parts: Tensor = parts, optimizer: torch.optim.Optimizer = optimizer) -> Tensor:
+            optimizer.zero_grad()
+            loss = left(parts)
+            loss.backward()
+            return loss
+
+        optimizer.step(step)  # type: ignore[arg-type]
+        best = min(best, left(parts).item())
+    return best
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_search_finds_a_fold_exactly_where_one_is_said_to_exist(seed: int) -> None:
+    encoder, gamma = one_frequency(2, seed, mirror=1.0)
+    for keys in (1 / gamma, gamma, torch.ones(4).double(), 0.3 + random(4, seed=seed).abs()):
+        assert (least_off_diagonal(encoder, gamma, keys) < 1e-8) == foldable(encoder, gamma, keys)
+
+
 class Shifted(nn.Module):
     """Gemma's norm: scales are one more than its weights, which begin at 0."""
 

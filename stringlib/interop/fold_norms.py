@@ -3,8 +3,8 @@ r"""Fold an encoder's basis into projections that a norm with learned scales fol
 Some models normalise queries and keys between projection and rotation:
 :math:`f(z) = \Gamma z / \|z\|` with a diagonal matrix of scales :math:`\Gamma`. The basis P of an
 encoder is applied after this norm. Folding P into the projection moves P before the norm. This is
-possible only if P is compatible with :math:`\Gamma`. Several bases can give the same rotations, and
-one compatible basis is sufficient.
+possible only if P is compatible with :math:`\Gamma`. Several matrices can give the same rotations,
+also different ones for queries and keys, and one compatible choice is sufficient.
 """
 
 from __future__ import annotations
@@ -64,21 +64,25 @@ def foldable(
     r"""Return whether an encoder's basis can be folded into projections that norms follow.
 
     The answer depends on the learned scales of the norms, so each layer of a model has to be
-    checked. Let :math:`\Gamma` be the diagonal matrix of the scales of a norm. Folding is possible
-    if the encoder's rotations have a basis :math:`P'` such that
-    :math:`P'^\top \Gamma = \Gamma' O` for each of the two norms, where O is orthogonal and
-    :math:`\Gamma'` is diagonal. O is then merged into the projection, and :math:`\Gamma'` replaces
-    the scales.
+    checked. Folding is possible if there are matrices A and B with
+    :math:`A\,\mathrm{RoPE}\,B^\top = P\,\mathrm{RoPE}\,P^\top` such that
+    :math:`A^\top \Gamma_q = \Gamma_q' O_q` and :math:`B^\top \Gamma_k = \Gamma_k' O_k`, where
+    :math:`O_q` and :math:`O_k` are orthogonal and :math:`\Gamma_q'` and :math:`\Gamma_k'` are
+    diagonal. The orthogonal matrices are then merged into the projections, and the diagonal
+    matrices replace the scales.
 
-    The conditions on :math:`\Gamma` are:
+    These conditions on the scales are necessary and sufficient, except that the second one is only
+    sufficient if a scale is 0:
 
-    - If no plane has frequency 0, and no two planes have frequencies that are equal up to sign,
-      :math:`\Gamma^2` must commute with every product of two generators :math:`L_k L_l`,
-      :eq:`eq-fold-norm`. In other words, :math:`\Gamma^2` maps each plane to itself.
-    - Planes whose frequencies are equal up to sign have many bases. On these planes
-      :math:`\Gamma^2` must also commute with :math:`J \Gamma^2 J`, where J rotates each plane by a
-      right angle.
-    - Non-rotating channels (frequency 0) may have any basis of the space that they span.
+    - :math:`\Gamma_q^2` and :math:`\Gamma_k^2` map the channels of each frequency to channels of
+      the same frequency, where frequencies that differ only in sign count as the same. If no two
+      planes have the same frequency, each plane is mapped to itself, :eq:`eq-fold-norm`.
+    - Let several planes have the same frequency, let :math:`A_q` and :math:`A_k` be the squared
+      scales in a basis of these planes, and let J rotate each of the planes by a right angle. With
+      :math:`H = (A_q + J^\top A_q J)/2`, the three matrices :math:`H^{-1/2} A_q H^{-1/2}`,
+      :math:`M = H^{1/2} A_k H^{1/2}` and :math:`J^\top M J` commute with each other.
+    - Channels that do not rotate (frequency 0) set no condition, if each key head serves query
+      heads with the same scales.
 
     Args:
         encoder: Rotary encoder whose basis is to be folded.
@@ -246,17 +250,16 @@ def _fold(encoder: RotaryEncoder, norm_q: Norm, norm_k: Norm) -> Folded | None:
     k = k.expand(count, -1)
     omega = encoder.frequencies().detach()
     basis = _pairs_first(encoder)
-    frequencies, found = [], []
+    frequencies, for_q, for_k = [], [], []
     for at in range(count):
         own = at if encoder.heads > 1 else 0
-        fitting = _fitting(basis[own], omega[own], torch.cat([q[at], k[at : at + 1]]))
+        fitting = _fitting(basis[own], omega[own], q[at], k[at])
         if fitting is None:
             return None
-        frequencies.append(fitting[0])
-        found.append(fitting[1])
-    bases = torch.stack(found)
-    turn_q, scale_q = _moved(bases[:, None], q)
-    turn_k, scale_k = _moved(bases, k)
+        for found, matrix in zip((frequencies, for_q, for_k), fitting, strict=True):
+            found.append(matrix)
+    turn_q, scale_q = _moved(torch.stack(for_q)[:, None], q)
+    turn_k, scale_k = _moved(torch.stack(for_k), k)
     folded = STRING(torch.stack(frequencies[: encoder.heads]), head_dim=encoder.head_dim)
     return Folded(folded, turn_q.flatten(0, 1), turn_k, scale_q.flatten(0, 1), scale_k)
 
@@ -273,20 +276,27 @@ def _pairs_first(encoder: RotaryEncoder) -> Tensor:
     return basis[..., torch.cat([pairs.flatten(), order[turning:]])]
 
 
-def _fitting(basis: Tensor, omega: Tensor, scales: Tensor) -> tuple[Tensor, Tensor] | None:
-    r"""Return a basis of the same rotations in which :math:`\Gamma^2` of each norm is diagonal.
+def _fitting(
+    basis: Tensor, omega: Tensor, q: Tensor, k: Tensor
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    r"""Return matrices with the same rotations that make the squared scales diagonal.
+
+    Queries and keys may have different matrices A and B, as long as
+    :math:`A\,\mathrm{RoPE}(\Omega r)\,B^\top = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
     Args:
         basis: P, ``(d, d)``, with the channels of each pair side by side, pairs first.
         omega: Frequencies Ω, ``(pairs, coord_dim)``.
-        scales: Diagonals of Γ of all norms, ``(norms, d)``.
+        q: Diagonals of Γ of the norms of all query heads that attend to this key head,
+            ``(norms, d)``.
+        k: Diagonal of Γ of the norm of the keys, ``(d,)``.
 
     Returns:
-        The frequencies of the new basis, and the new basis. None if no basis makes :math:`\Gamma^2`
-        diagonal.
+        The frequencies, A and B. None if there are no such matrices.
     """
-    mean = (scales**2).mean(-1, keepdim=True)
-    squares = scales**2 / torch.where(mean > 0, mean, 1)  # all scales of a head may be 0
+    squares = torch.cat([q, k[None]]) ** 2
+    mean = squares.mean(-1, keepdim=True)
+    squares = squares / torch.where(mean > 0, mean, 1)  # all scales of a head may be 0
     basis, omega, pairs = basis.clone(), omega.clone(), len(omega)
     still = [*range(2 * pairs, len(basis))]
     groups: list[list[int]] = []
@@ -304,55 +314,70 @@ def _fitting(basis: Tensor, omega: Tensor, scales: Tensor) -> tuple[Tensor, Tens
                 break
         else:
             groups.append([pair])
-    for group in groups:
-        channels = [c for pair in group for c in (2 * pair, 2 * pair + 1)]
-        basis[:, channels] = _planes(basis[:, channels], squares)
-    own = basis[:, still]
-    if not _diagonal(own, squares):
-        basis[:, still] = own @ torch.linalg.eigh(_mixed(own, squares)).eigenvectors
-    return (omega, basis) if _diagonal(basis, squares) else None
+    for_q, for_k = basis.clone(), basis.clone()
+    every = [[c for pair in group for c in (2 * pair, 2 * pair + 1)] for group in groups]
+    for channels, rotates in [(channels, True) for channels in every] + [(still, False)]:
+        own = basis[:, channels]
+        turn, inverse = _congruence(own.mT @ (squares[:, :, None] * own), rotates)
+        for_q[:, channels], for_k[:, channels] = own @ turn, own @ inverse.mT
+    squares = torch.diag_embed(squares)
+    fits = _diagonal(for_q, squares[:-1]) and _diagonal(for_k, squares[-1:])
+    return (omega, for_q, for_k) if fits else None
 
 
-def _planes(own: Tensor, squares: Tensor) -> Tensor:
-    """Return a basis of planes with equal frequencies in which the squared scales are diagonal.
+def _congruence(squares: Tensor, rotates: bool) -> tuple[Tensor, Tensor]:
+    r"""Return C and its inverse such that C diagonalises the squared scales, if there is such a C.
 
-    If there is no such basis, the result is another basis of the planes, in which the squared
-    scales are not diagonal.
+    In the space of channels that rotate with one frequency, queries may be multiplied by C and keys
+    by :math:`C^{-\top}` if C commutes with J, the rotation of each plane by a right angle, because
+    C then commutes with the rotations. For channels that do not rotate, C is any invertible matrix.
+    Let H be the part of the first matrix that commutes with J. With :math:`W = H^{-1/2}`, all
+    matrices :math:`W G_q W` and :math:`W^{-1} G_k W^{-1}` must commute with each other, and with
+    what J makes of them. Then they have common eigenvectors :math:`e_1, J e_1, e_2, J e_2, \dots`
 
     Args:
-        own: The present basis of the planes, two columns per plane, ``(d, 2 * planes)``.
-        squares: Squared scales, ``(norms, d)``.
+        squares: The squared scales of the query norms and, as the last one, of the key norm, in a
+            basis of the channels, ``(norms, n, n)``.
+        rotates: Whether the channels rotate.
+
+    Returns:
+        C and its inverse, ``(n, n)``. If no C diagonalises the squared scales, they do not either.
     """
-    if _diagonal(own, squares):
-        return own
-    rotated = torch.stack([own[:, 1::2], -own[:, ::2]], -1).flatten(-2)  # J: first → second
-    mixed = _mixed(own, squares) + _mixed(-rotated, squares, start=0.37)
-    left, found = torch.eye(own.shape[1]).to(own), []
-    for _ in range(own.shape[1] // 2):
+    size = squares.shape[-1]
+    one = torch.eye(size).to(squares)
+    if _diagonal(one, squares):
+        return one, one
+    quarter = one.new_tensor([[0.0, -1.0], [1.0, 0.0]])
+    J = torch.kron(torch.eye(size // 2).to(one), quarter) if rotates else one
+    shared = (squares[0] + J.mT @ squares[0] @ J) / 2
+    values, vectors = torch.linalg.eigh(shared)
+    # a scale may be 0, and then the channel keeps its length
+    root = torch.where(values > CLOSE * values.max(), values, 1).sqrt()
+    whiten, back = (vectors * r @ vectors.mT for r in (1 / root, root))
+    inside = torch.cat([whiten @ squares[:-1] @ whiten, back @ squares[-1:] @ back])
+    weights = torch.cos(1.0 + torch.arange(2 * len(squares)).to(squares))
+    # a generic sum: its eigenvectors diagonalise all of the matrices if they commute
+    mixed = torch.einsum("m,mij->ij", weights, torch.cat([inside, J.mT @ inside @ J]))
+    if not rotates:
+        found = torch.linalg.eigh(mixed).eigenvectors
+        return whiten @ found, found.mT @ back
+    left, columns = one, []
+    for _ in range(size // 2):
         first = left @ torch.linalg.eigh(left.mT @ mixed @ left).eigenvectors[:, 0]
-        second = torch.stack([-first[1::2], first[::2]], -1).flatten()
-        found += [first, second]
+        columns += [first, J @ first]
         # continue in the orthogonal complement of the planes that have been found
-        done = torch.stack(found, 1)
-        left = torch.linalg.svd(done, full_matrices=True).U[:, len(found) :]
-    return own @ torch.stack(found, 1)
+        done = torch.stack(columns, 1)
+        left = torch.linalg.svd(done, full_matrices=True).U[:, len(columns) :]
+    found = torch.stack(columns, 1)
+    return whiten @ found, found.mT @ back
 
 
-def _mixed(own: Tensor, squares: Tensor, start: float = 1.0) -> Tensor:
-    """Return a weighted sum of the squared scales of all norms, in the basis ``own``.
-
-    If the matrices of squared scales commute in this basis, the eigenvectors of the sum diagonalise
-    all of them (unless the weights happen to give the sum equal eigenvalues).
-    """
-    weights = torch.cos(start + torch.arange(len(squares)).to(squares))
-    return own.mT @ ((weights @ squares)[:, None] * own)
-
-
-def _diagonal(own: Tensor, squares: Tensor) -> bool:
-    """Return whether the squared scales of every norm are diagonal in the basis ``own``."""
-    inside = own.mT @ (squares[:, :, None] * own)
-    off = inside - torch.diag_embed(inside.diagonal(dim1=-2, dim2=-1))
-    return bool((off.abs() <= CLOSE * squares.max()).all())
+def _diagonal(matrix: Tensor, squares: Tensor) -> bool:
+    """Return whether the squared scales of every norm, ``(norms, d, d)``, become diagonal."""
+    inside = matrix.mT @ squares @ matrix
+    size = inside.diagonal(dim1=-2, dim2=-1)
+    off = inside - torch.diag_embed(size)
+    return bool((off.abs() <= CLOSE * size.sum(-1)[:, None, None]).all())
 
 
 def _moved(bases: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
