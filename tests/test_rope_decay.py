@@ -64,6 +64,27 @@ def test_the_bound_is_of_both_ends_and_of_the_variation(speeds: tuple[float, ...
     assert rope_decay.corput_bound(torch.tensor([*speeds, 1.0])).isinf()
 
 
+@pytest.mark.proves("eq-decay-endpoint")
+@pytest.mark.parametrize(
+    ("pairs", "base"), [(1, 10.0), (2, 1e4), (8, 1e4), (64, 1e4), (64, 1.5), (1024, 5e5)]
+)
+def test_the_main_term_leaves_no_more_than_the_remainder(pairs: int, base: float) -> None:
+    t = rope_decay.horizon(pairs, base) * torch.linspace(0, 0.9999, 2000, dtype=torch.float64)
+    frequencies = torch.tensor([base ** (-i / pairs) for i in range(pairs)]).double()
+    ends = (torch.polar(torch.ones_like(t), t) - torch.polar(torch.ones_like(t), t / base)) / 2
+    gap = rope_decay.phase_sum(t, frequencies) - rope_decay.phase_integral(t, base) - ends / pairs
+    bound = rope_decay.remainder_bound(t, pairs, base)
+    left = (gap - rope_decay.gap_main_term(t, pairs, base)).abs()
+    assert (left <= bound + 1e-13).all()
+    assert (left / bound)[1:].max() > 0.4  # it is not far from the best possible
+    assert rope_decay.remainder_bound(2 * t[-1:], pairs, base).isinf()
+    if pairs >= 64:  # here the main term is nearly the whole difference
+        half = slice(500, 1000)
+        assert (left[half] < 0.07 * gap[half].abs()).all()
+        other = (gap + rope_decay.gap_main_term(t, pairs, base)).abs()
+        assert (other[half] > bound[half]).all()  # the opposite sign would be noticed
+
+
 @pytest.mark.proves("eq-decay-abel")
 def test_the_abel_bound_step_by_step() -> None:
     theta, h = [1.0, 0.3, 0.1], [2 + 1j, -1 + 0j, 0.5j]

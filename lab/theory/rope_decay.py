@@ -212,6 +212,51 @@ def gap_bound(distances: Floats[Tensor, "..."], pairs: int, base: Base) -> Tenso
     return corput_bound(torch.stack([fastest, fastest / base], -1)) / pairs
 
 
+@checked
+def gap_main_term(distances: Floats[Tensor, "..."], pairs: int, base: Base) -> Tensor:
+    r"""Return the main term of RoPE's sum minus its integral, equation :eq:`eq-decay-endpoint`.
+
+    Args:
+        distances: t from 0 to the horizon, floats of any shape.
+        pairs: Number of pairs :math:`n = d/2`.
+        base: b > 1.
+
+    Returns:
+        :math:`\tfrac{\mathrm{i}}{2n}(c(\delta)\,e^{\mathrm{i}t} - c(\delta/b)\,e^{\mathrm{i}t/b})`
+        with :math:`\delta = t/t^*`: complex128, of the shape of ``distances``. Infinite from the
+        horizon on.
+    """
+    t = distances.double()
+    fastest = t / horizon(pairs, base)
+    first, last = (corput_bound(x.unsqueeze(-1)) for x in (fastest, fastest / base))
+    waves = torch.polar(first, t) - torch.polar(last, t / base)
+    return 0.5j * waves / pairs
+
+
+@checked
+def remainder_bound(distances: Floats[Tensor, "..."], pairs: int, base: Base) -> Tensor:
+    r"""Bound what :func:`gap_main_term` leaves of the difference, equation :eq:`eq-decay-endpoint`.
+
+    Args:
+        distances: t from 0 to the horizon, floats of any shape.
+        pairs: Number of pairs :math:`n = d/2`.
+        base: b > 1.
+
+    Returns:
+        The smaller one of the bound in the equation and of
+        :math:`(c(\delta) - c(\delta/b))/2n`: float64, of the shape of ``distances``. Infinite from
+        the horizon on.
+    """
+    fastest = distances.double() / horizon(pairs, base)
+    share = fastest.clamp(max=0.999999)  # nearer to the horizon the other bound is smaller
+    cubes = torch.special.zeta(torch.tensor(3.0).double(), 1 - share)
+    squares = torch.pi**2 / 6 - torch.special.zeta(torch.tensor(2.0).double(), 1 + share)
+    second = math.log(base) / (4 * math.pi**2 * pairs) * (2 * share * cubes + squares / 2)
+    first, last = (corput_bound(x.unsqueeze(-1)) for x in (fastest, fastest / base))
+    bound = torch.minimum(second, (first - last) / 2).clamp(min=0) / pairs
+    return torch.where(fastest < 1, bound, math.inf)
+
+
 def _waves(distances: Tensor, frequencies: Tensor) -> Tensor:
     """Return the unit waves, complex128, ``(..., pairs)``."""
     angles = distances.double().unsqueeze(-1) * frequencies.double()
