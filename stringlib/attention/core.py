@@ -11,18 +11,20 @@ feature map. Both apply the positions, and both work without a layer::
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.roll import Roll
 from stringlib.documents import Documents, documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_kind_of_state, require_same_tokens
 from stringlib.moved import forward
 from stringlib.positions import grid_positions
+
+if TYPE_CHECKING:
+    from stringlib.attention.roll import Roll
 
 PARTS = ("features", "weight", "encoder", "roll", "rotate")
 """Attributes of a core that determine what it computes, and to which states it belongs."""
@@ -69,7 +71,6 @@ class AttentionCore(nn.Module):
 
     part_types: ClassVar[dict[str, tuple[type[Any], ...]]] = {
         "encoder": (RotaryEncoder, RelativeBias),
-        "roll": (Roll,),
     }
     state_type: type[Any]
     encoder: RotaryEncoder | RelativeBias | None
@@ -127,8 +128,8 @@ class AttentionCore(nn.Module):
         Returns:
             The outputs, ``(..., heads, n, d_v)``, and the state: a
             :class:`~stringlib.attention.cache.KeyValueCache` of softmax attention, a
-            :class:`~stringlib.attention.weights.LinearState` of linear attention, or None if the
-            core has no state.
+            :class:`~stringlib.attention.linear_state.LinearState` of linear attention, or None if
+            the core has no state.
 
         Raises:
             TypeError: If ``state`` is not of the class that this core returns.
@@ -234,9 +235,10 @@ class AttentionCore(nn.Module):
         """Set an attribute. If it is a part, the core is of another kind from now on."""
         admitted = self.part_types.get(name)
         if admitted is not None and value is not None and not isinstance(value, admitted):
-            expected = ", ".join(f"a {part.__name__}" for part in admitted)
+            classes = ", ".join(f"a {part.__name__}" for part in admitted)
+            expected = f"{classes} or None" if classes else "None"
             raise TypeError(
-                f"{name} must be {expected} or None, because a wrapper hides what the layer calls, "
+                f"{name} must be {expected}, because a wrapper hides what the layer calls, "
                 f"got {type(value).__name__}. Wrap the core, the layer or the block instead, as "
                 "modules_to_save=['core'] of peft does."
             )

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from stringlib.attention.core import AttentionCore, Given, rotated
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.linear import CONSTANT, attend
+from stringlib.attention.linear_state import LinearState
 from stringlib.attention.roll import Roll
 from stringlib.attention.rotated_linear import rotated_linear_attention
-from stringlib.attention.weights import LinearState, PositionWeight, described
+from stringlib.attention.weights import PositionWeight, described
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import any_eager
@@ -49,6 +50,7 @@ class LinearAttention(AttentionCore):
     part_types: ClassVar = {
         **AttentionCore.part_types,
         "features": (FeatureMap,),
+        "roll": (Roll,),
         "weight": (PositionWeight,),
     }
     state_type = LinearState

@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from stringlib.attention.linear_state import LinearState
 from stringlib.attention.quotient import (
     has_gradient,
     has_moderate_rows,
@@ -19,7 +20,7 @@ from stringlib.attention.quotient import (
     require_no_signs,
     where_has_gradient,
 )
-from stringlib.attention.weights import ConstantWeight, LinearState, PositionWeight, WeightedSums
+from stringlib.attention.weights import ConstantWeight, PositionWeight, WeightedSums
 from stringlib.documents import Documents, documents_of
 from stringlib.inputs import (
     all_eager,
@@ -147,7 +148,7 @@ def linear_attention(
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``v``; sums are computed in float32 or
         float64. With ``return_state``, a pair of the outputs and a
-        :class:`~stringlib.attention.weights.LinearState`.
+        :class:`~stringlib.attention.linear_state.LinearState`.
 
     Raises:
         ValueError: If an argument does not fit the others. Also, on the CPU with ``normalize``, if

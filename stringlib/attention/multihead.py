@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,8 @@ from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, projected
 from stringlib.attention.gate import GATES, Gate
+from stringlib.attention.linear_state import LinearState
 from stringlib.attention.shift import KeyShift, ShiftedState
-from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.documents import documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
@@ -31,6 +31,11 @@ from stringlib.kernels.features import unit
 from stringlib.parts import FIXED, known_options
 from stringlib.precision import at_least_float32
 from stringlib.spec import Floats, Indices, Positive, Reals, Share, checked, require
+
+if TYPE_CHECKING:
+    from stringlib.attention.weights import PositionWeight
+else:  # make_core checks the class, so that softmax attention does not import linear attention
+    PositionWeight = Any
 
 State = LinearState | KeyValueCache | ShiftedState
 
@@ -279,7 +284,7 @@ class MultiHeadAttention(nn.Module):
             The output, ``(..., seq, dim)``, in the dtype of ``x``. With ``return_state`` a pair of
             the output and the state. The state is a
             :class:`~stringlib.attention.cache.KeyValueCache` for softmax, and otherwise a
-            :class:`~stringlib.attention.weights.LinearState`. With a ``shift`` it is a
+            :class:`~stringlib.attention.linear_state.LinearState`. With a ``shift`` it is a
             :class:`~stringlib.attention.shift.ShiftedState`, which contains one of the two.
 
         Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -193,6 +194,7 @@ class SoftmaxAttention(AttentionCore):
         (torch.Size([2, 6, 10, 64]), 10)
     """
 
+    part_types: ClassVar = {**AttentionCore.part_types, "roll": ()}
     state_type = KeyValueCache
 
     def __init__(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor, nn
 
-from stringlib.algebra.skew import planar_skew
 from stringlib.by_name import by_name
 from stringlib.derived import Derived
 from stringlib.inputs import Layout, kind_of
@@ -81,6 +80,8 @@ class RotaryForm(Derived):
         Returns:
             Skew-symmetric matrices, float64, ``(heads, coord_dim, head_dim, head_dim)``.
         """
+        from stringlib.algebra.skew import planar_skew
+
         planes = planar_skew(self._own_frequencies().mT, self.head_dim, self.layout)
         basis = self.basis().unsqueeze(1)
         return basis @ planes @ basis.mT
