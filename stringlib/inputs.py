@@ -17,6 +17,8 @@ Layout = Literal["interleaved", "half"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 INTEGERS = (numbers.Integral, torch.SymInt)
 """The types of integers in Python, and of the symbolic sizes that ``torch.export`` passes."""
+NO_VALUE = (RuntimeError, IndexError)
+"""The errors of a tensor that has no value to read: under ``vmap``, or if it is empty."""
 
 
 def require_name(name: str, value: object, known: Collection[str]) -> None:
@@ -167,7 +169,9 @@ def require_places(
         ValueError: If ``positions`` have more leading dimensions than ``x``, or sizes that do not
             expand.
     """
-    if positions is not None and not expands(positions.shape[:-own], x.shape[:-2]):
+    if positions is None or positions.ndim == own:  # the usual case, returned early
+        return
+    if not expands(positions.shape[:-own], x.shape[:-2]):
         raise ValueError(
             f"{what} must have leading dimensions that expand to {tuple(x.shape[:-2])}, those of "
             f"{name}, got leading dimensions {tuple(positions.shape[:-own])} in shape "
@@ -202,6 +206,8 @@ def require_kind_of_state(given: str, expected: str) -> None:
 
 def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Return whether a tensor of shape ``shape`` can be expanded to shape ``wanted``."""
+    if len(shape) == len(wanted) and shape == wanted:  # the usual case, returned early
+        return True
     sizes = zip(reversed(shape), reversed(wanted), strict=False)
     # not `a in (1, b)`: when compiled, a symbolic size a is never found in the tuple
     return len(shape) <= len(wanted) and all(a == 1 or a == b for a, b in sizes)
@@ -250,7 +256,12 @@ def all_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
     Values are not inspected on a GPU, where this would synchronise, or in compiled code, where it
     would break the graph. Under ``vmap`` there is no single result, so False is returned.
     """
-    return can_inspect(x) and _answer(lambda: test(x.detach()).all())
+    if not can_inspect(x):
+        return False
+    try:
+        return bool(test(x.detach()).all())
+    except NO_VALUE:
+        return False
 
 
 def any_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
@@ -258,19 +269,19 @@ def any_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
 
     Values cannot be inspected on a GPU, in compiled code and under ``vmap``, see :func:`all_eager`.
     """
-    return can_inspect(x) and _answer(lambda: test(x.detach()).any())
-
-
-def _answer(ask: Callable[[], Tensor]) -> bool:
+    if not can_inspect(x):
+        return False
     try:
-        return bool(ask())
-    except (RuntimeError, IndexError):  # under vmap, or if the tensor is empty
+        return bool(test(x.detach()).any())
+    except NO_VALUE:
         return False
 
 
 def can_inspect(x: Tensor) -> bool:
     """Return whether the values of a tensor can be inspected: on the CPU, outside compiled code."""
-    return _looks and x.device.type == "cpu" and has_values(x)
+    if not _looks or x.device.type != "cpu":
+        return False
+    return not (isinstance(x, FakeTensor) or torch.compiler.is_compiling())
 
 
 def in_torch_func() -> bool:

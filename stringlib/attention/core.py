@@ -223,7 +223,7 @@ class AttentionCore(nn.Module):
             after: The state after the tokens.
             before: The state before the tokens, or None.
         """
-        return after._replace(kind=self.kind)
+        return after if after.kind == self.kind else after._replace(kind=self.kind)
 
     def _description(self) -> str:
         """Return the value of ``kind`` for the parts that the core has now."""
@@ -268,7 +268,9 @@ class AttentionCore(nn.Module):
             Phases for a rotary encoder, integer positions for a roll, and None for a core that has
             neither of the two.
         """
-        encoder = self.encoder if isinstance(self.encoder, RotaryEncoder) else None
+        encoder = self.encoder
+        if not isinstance(encoder, RotaryEncoder):
+            encoder = None
         if encoder is None and self.roll is None:
             return None
         if isinstance(positions, Phases):
@@ -296,7 +298,8 @@ class AttentionCore(nn.Module):
             return documents.positions[..., None]
         n, before = q.shape[-2], 0 if state is None else state.length
         if coord_dim == 1:
-            return torch.arange(before, before + n, device=q.device)[:, None]
+            # the values of int32 need no check, because float64 represents each of them
+            return torch.arange(before, before + n, dtype=torch.int32, device=q.device)[:, None]
         if self.grid is None or coord_dim != 2 or documents is not None:
             raise ValueError(
                 f"{name} must be given for an encoder with {coord_dim} coordinates, with shape "

@@ -178,8 +178,7 @@ class LinearAttention(AttentionCore):
         drawn = self.features.drawn() if before is None else before.drawn
         if before is None and drawn is not None:
             drawn = drawn.clone().expand(*after.sums.shape[:-2], -1)
-        state: LinearState = after._replace(kind=self.kind, drawn=drawn)
-        return state
+        return LinearState(after.sums, after.log_scale, after.length, self.kind, drawn)
 
     def _adopted(self, weight: PositionWeight) -> PositionWeight:
         """Return the weight, or raise ``ValueError`` if it does not fit the other parts."""

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.context import Context, context_of, require_fitting_positions
+from stringlib.attention.context import Context, checked_context
 from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.fold import folded, projected
+from stringlib.attention.fold import folded, is_faster, projected
 from stringlib.attention.gate import GATES, Gate
 from stringlib.attention.linear_state import LinearState
 from stringlib.attention.shift import KeyShift, ShiftedState
@@ -23,8 +23,6 @@ from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import (
     did_you_mean,
-    is_offloaded,
-    require_like_weight,
     require_split,
 )
 from stringlib.kernels.features import unit
@@ -293,11 +291,12 @@ class MultiHeadAttention(nn.Module):
             ValueError: If a shape does not fit, if positions are missing, if a state is given to or
                 asked of a layer without states, or if ``state`` comes from another kind of layer.
         """
-        self._require(x, positions)
         if return_state and state is None:  # before anything is computed
             self.core.require_state(None)
         alone = {"key_mask": key_mask, "document_ids": document_ids}
-        other = context_of(self, x, context, context_positions, context_mask, **alone)
+        other = checked_context(
+            self, x, positions, context, context_positions, context_mask, **alone
+        )
         v = self._split(self.to_v(x if other is None else other.tokens))
         out, after = self._attended(
             x, v, positions, key_mask, state, document_ids, return_state, other
@@ -325,9 +324,10 @@ class MultiHeadAttention(nn.Module):
         calling the layer. The weights of every kind of layer are computed in the same way, as the
         outputs for unit vectors as values. In training they are the weights after dropout.
         """
-        self._require(x, positions)
         alone = {"key_mask": key_mask, "document_ids": document_ids}
-        other = context_of(self, x, context, context_positions, context_mask, **alone)
+        other = checked_context(
+            self, x, positions, context, context_positions, context_mask, **alone
+        )
         n = (x if context is None else context).shape[-2]
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
@@ -421,7 +421,8 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         """Return ``(..., seq, heads * head_dim)`` as ``(..., heads, seq, head_dim)``."""
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(-3, -2)
+        # not Tensor.unflatten, whose code in Python takes a third of the time
+        return torch.unflatten(x, -1, (-1, self.head_dim)).transpose(-3, -2)
 
     def _attended(
         self,
@@ -450,7 +451,10 @@ class MultiHeadAttention(nn.Module):
             before, state = state
         named = {}
         if other is None:
-            q, k, positions = projected(self, x, positions, state, documents)
+            if is_faster(self, x):
+                q, k, positions = projected(self, x, positions, state, documents)
+            else:
+                q, k = self.to_q(x), self.to_k(x)
             q, k = self._split(q), self._split(k)
         else:
             q, k = self._split(self.to_q(x)), self._split(self.to_k(other.tokens))
@@ -475,17 +479,6 @@ class MultiHeadAttention(nn.Module):
             **named,
         )
         return out, after if after is None or last is None else ShiftedState(last, after)
-
-    def _require(self, x: Tensor, positions: Tensor | Phases | None) -> None:
-        """Raise unless the tokens fit the projections, and the positions fit the tokens."""
-        require_like_weight("x", x, self.to_q)
-        if is_offloaded(self.to_q) and any(p.is_meta for p in self.core.parameters()):
-            raise ValueError(
-                "encoder, features and weight must not be offloaded one by one, because the layer "
-                "uses their parameters together, got parameters on meta. Pass "
-                "preload_module_classes=['MultiHeadAttention'] to cpu_offload."
-            )
-        require_fitting_positions("positions", positions, x)
 
 
 def _with_norm(x: Tensor, norm: Tensor) -> Tensor:

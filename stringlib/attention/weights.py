@@ -177,7 +177,8 @@ class PositionWeight(Derived, ABC):
         Returns:
             The sums, the logarithms of the factors, and the state after the last token.
         """
-        self._require_direction(causal)
+        if self.causal_only:
+            self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:
             key_scale = None
         lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2], u.shape[:-2])
@@ -251,8 +252,8 @@ class PositionWeight(Derived, ABC):
         return WeightedSums((scores.tril() if causal else scores) @ u, common, None)
 
     def _require_direction(self, causal: bool) -> None:
-        """Raise ``ValueError`` if the weight is for causal attention only, but not ``causal``."""
-        if self.causal_only and not causal:
+        """Raise ``ValueError`` unless ``causal``, for a weight of causal attention only."""
+        if not causal:
             raise ValueError(
                 f"causal must be True with a {type(self).__name__}, which is defined for earlier "
                 "keys only, got False"

@@ -269,7 +269,7 @@ class RotaryForm(Derived):
         """Return the frequencies Ω, with frequency 0 for each pair of non-rotating channels."""
         frequencies = self._own_frequencies()
         still = self.head_dim // 2 - frequencies.shape[-2]
-        return nn.functional.pad(frequencies, (0, 0, 0, still))
+        return nn.functional.pad(frequencies, (0, 0, 0, still)) if still else frequencies
 
     def _order(self, layout: Layout) -> Tensor:
         """Return, for each channel of a layout, the index of the column of P for this channel.

@@ -163,8 +163,9 @@ class Block(nn.Module):
         added, after = found if return_state else (found, None)
         dropout = self.residual_dropout
         x = x + (added if dropout is None else dropout(added))
-        if self.mlp is not None and self.norm_mlp is not None:
-            added = self.mlp(self.norm_mlp(x))
+        mlp, norm = self.mlp, self.norm_mlp
+        if mlp is not None and norm is not None:
+            added = mlp(norm(x))
             x = x + (added if dropout is None else dropout(added))
         return x, after
 
