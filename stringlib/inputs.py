@@ -112,8 +112,10 @@ def is_offloaded(module: nn.Module) -> bool:
     The function ``cpu_offload`` of the library accelerate prepares modules in this way. Between
     calls the weight is on the meta device.
     """
+    if "forward" not in vars(module):
+        return False
     weight = getattr(module, "weight", None)
-    return isinstance(weight, Tensor) and weight.is_meta and "forward" in vars(module)
+    return isinstance(weight, Tensor) and weight.is_meta
 
 
 def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:

@@ -206,13 +206,14 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
     read: list[Tensor | Phases] = []
     for block in blocks:
         encoder = getattr(getattr(block, "attention", None), "encoder", None)
-        if not isinstance(encoder, RotaryEncoder) or next(encoder.parameters(), None) is not None:
+        if id(encoder) in made:
+            read.append(made[id(encoder)])
+        elif not isinstance(encoder, RotaryEncoder) or next(encoder.parameters(), None) is not None:
             read.append(positions)
-            continue
-        if id(encoder) not in made:
+        else:
             require_same_tokens("x", x.unsqueeze(-3), "positions", positions)
             made[id(encoder)] = encoder.phases(positions).to(at_least_float32(x.dtype))
-        read.append(made[id(encoder)])
+            read.append(made[id(encoder)])
     return read
 
 
