@@ -60,6 +60,7 @@ from stringlib.models import LanguageModel, ViT
 
 # so that torch.load with its defaults loads states, also those that version 0.1 has saved
 torch.serialization.add_safe_globals([LinearState, KeyValueCache, ShiftedState, Phases])
+torch.serialization.add_safe_globals([(LinearState, "stringlib.attention.weights.LinearState")])
 torch.serialization.add_safe_globals([(KeyValueCache, "stringlib.attention.softmax.KeyValueCache")])
 torch.serialization.add_safe_globals([(Phases, "stringlib.encoders.string.Phases")])
 

@@ -94,7 +94,9 @@ else:
             return Annotated[item[0], Array(*self.dtypes, item[1], self.values)]
 
     _FLOATS = "a floating-point tensor", True, lambda dtype: False
-    _REALS = "a tensor of real numbers", True, lambda t: not t.is_complex and t != torch.bool
+    _INTEGERS = torch.int64, torch.int32, torch.int16, torch.int8
+    _INTEGERS += torch.uint8, torch.uint16, torch.uint32, torch.uint64
+    _REALS = "a tensor of real numbers", True, _INTEGERS.__contains__
     _WHOLE = "a tensor of integers, int64 or int32", False, (torch.int64, torch.int32).__contains__
     Floats, Reals, Indices = _Tensors(*_FLOATS), _Tensors(*_REALS), _Tensors(*_WHOLE)
     LogDecays, Positions = _Tensors(*_FLOATS, require_log_decay), _Tensors(*_REALS, require_exact)

@@ -17,6 +17,8 @@ Layout = Literal["interleaved", "half"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 INTEGERS = (numbers.Integral, torch.SymInt)
 """The types of integers in Python, and of the symbolic sizes that ``torch.export`` passes."""
+NO_VALUE = (RuntimeError, IndexError)
+"""The errors of a tensor that has no value to read: under ``vmap``, or if it is empty."""
 
 
 def require_name(name: str, value: object, known: Collection[str]) -> None:
@@ -110,8 +112,10 @@ def is_offloaded(module: nn.Module) -> bool:
     The function ``cpu_offload`` of the library accelerate prepares modules in this way. Between
     calls the weight is on the meta device.
     """
+    if "forward" not in vars(module):
+        return False
     weight = getattr(module, "weight", None)
-    return isinstance(weight, Tensor) and weight.is_meta and "forward" in vars(module)
+    return isinstance(weight, Tensor) and weight.is_meta
 
 
 def require_same_leading(x_name: str, x: Tensor, name: str, given: Tensor, own: int) -> None:
@@ -167,7 +171,9 @@ def require_places(
         ValueError: If ``positions`` have more leading dimensions than ``x``, or sizes that do not
             expand.
     """
-    if positions is not None and not expands(positions.shape[:-own], x.shape[:-2]):
+    if positions is None or positions.ndim == own:  # the usual case, returned early
+        return
+    if not expands(positions.shape[:-own], x.shape[:-2]):
         raise ValueError(
             f"{what} must have leading dimensions that expand to {tuple(x.shape[:-2])}, got "
             f"leading dimensions {tuple(positions.shape[:-own])} in shape "
@@ -205,6 +211,8 @@ def require_kind_of_state(given: str, expected: str) -> None:
 
 def expands(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Return whether a tensor of shape ``shape`` can be expanded to shape ``wanted``."""
+    if len(shape) == len(wanted) and shape == wanted:  # the usual case, returned early
+        return True
     sizes = zip(reversed(shape), reversed(wanted), strict=False)
     # not `a in (1, b)`: when compiled, a symbolic size a is never found in the tuple
     return len(shape) <= len(wanted) and all(a == 1 or a == b for a, b in sizes)
@@ -253,7 +261,12 @@ def all_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
     Values are not inspected on a GPU, where this would synchronise, or in compiled code, where it
     would break the graph. Under ``vmap`` there is no single result, so False is returned.
     """
-    return can_inspect(x) and _answer(lambda: test(x.detach()).all())
+    if not can_inspect(x):
+        return False
+    try:
+        return bool(test(x.detach()).all())
+    except NO_VALUE:
+        return False
 
 
 def any_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
@@ -261,13 +274,11 @@ def any_eager(x: Tensor, test: Callable[[Tensor], Tensor]) -> bool:
 
     Values cannot be inspected on a GPU, in compiled code and under ``vmap``, see :func:`all_eager`.
     """
-    return can_inspect(x) and _answer(lambda: test(x.detach()).any())
-
-
-def _answer(ask: Callable[[], Tensor]) -> bool:
+    if not can_inspect(x):
+        return False
     try:
-        return bool(ask())
-    except (RuntimeError, IndexError):  # under vmap, or if the tensor is empty
+        return bool(test(x.detach()).any())
+    except NO_VALUE:
         return False
 
 
@@ -276,7 +287,9 @@ def can_inspect(x: Tensor) -> bool:
 
     Values can be inspected if the tensor is on the CPU, outside compiled code.
     """
-    return _looks and x.device.type == "cpu" and has_values(x)
+    if not _looks or x.device.type != "cpu":
+        return False
+    return not (isinstance(x, FakeTensor) or torch.compiler.is_compiling())
 
 
 def in_torch_func() -> bool:

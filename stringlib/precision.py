@@ -37,11 +37,6 @@ def widest(device: torch.device | None = None) -> torch.dtype:
         device: The device. Default: the default device of torch.
     """
     device = device or torch.empty(0).device  # torch.compile cannot trace get_default_device
-    return torch.float64 if has_float64(device) else torch.float32
-
-
-def has_float64(device: torch.device) -> bool:
-    """Return whether a device supports float64."""
     if device.type not in HAS_FLOAT64:
         try:
             torch.ones(1, dtype=torch.float64, device=device).add(1)
@@ -49,12 +44,12 @@ def has_float64(device: torch.device) -> bool:
             HAS_FLOAT64[device.type] = False
         else:
             HAS_FLOAT64[device.type] = True
-    return HAS_FLOAT64[device.type]
+    return torch.float64 if HAS_FLOAT64[device.type] else torch.float32
 
 
 def widen(x: Tensor) -> Tensor:
     """Return ``x`` in float64, or in float32 on a device that has no float64."""
-    return x.to(torch.float64 if has_float64(x.device) else torch.float32)
+    return x.to(widest(x.device))
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
@@ -92,9 +87,10 @@ def require_exact(name: str, positions: Tensor) -> None:
     half precision, the rounding error of a position that is not an integer must also be small. The
     values are checked only on the CPU, outside compiled code.
     """
-    if not can_inspect(positions) or not positions.numel():
-        return
-    dtype, x = positions.dtype, positions.detach()
+    dtype = positions.dtype
+    if dtype == torch.int32 or not can_inspect(positions) or not positions.numel():
+        return  # float64 represents every int32
+    x = positions.detach()
     exact = 2 / torch.finfo(dtype).eps if dtype.is_floating_point else 2.0**53
     try:
         least, most = x.min().item(), x.max().item()  # a tenth of the time of aminmax

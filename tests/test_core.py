@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ from stringlib import (
     FavorFeatures,
     LanguageModel,
     LinearAttention,
+    LinearState,
     MultiHeadAttention,
     ReLUFeatures,
     Roll,
@@ -256,3 +258,21 @@ def test_a_learned_encoder_is_read_inside_its_block(encoder: str) -> None:
 
             encoder_of.frequencies = read
         model(x)
+
+
+def test_softmax_attention_takes_no_roll() -> None:
+    core = SoftmaxAttention(RoPE(D))
+    with pytest.raises(TypeError, match="roll must be None"):
+        core.roll = Roll((D,))
+
+
+def test_a_state_saved_before_its_class_moved_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, state = LinearAttention(ELUFeatures(), causal=True)(*draw())
+    file = io.BytesIO()
+    with monkeypatch.context() as patch:
+        patch.setattr(LinearState, "__module__", "stringlib.attention.weights")
+        torch.save(state, file)
+    file.seek(0)
+    loaded = torch.load(file)
+    assert type(loaded) is LinearState
+    assert torch.equal(loaded.sums, state.sums)

@@ -12,9 +12,9 @@ from book.recorded import data
 from lab.program import Traced, traced
 from lab.weights import unpack
 from stringlib.attention.cache import KeyValueCache
+from stringlib.attention.linear_state import LinearState
 from stringlib.attention.multihead import State
 from stringlib.attention.shift import ShiftedState
-from stringlib.attention.weights import LinearState
 from stringlib.models.language import LanguageModel
 
 CACHED = ("_keys", "_values")

@@ -13,6 +13,7 @@ from stringlib.attention.features import (
 from stringlib.attention.gate import Gate
 from stringlib.attention.kernelised import LinearAttention
 from stringlib.attention.linear import linear_attention
+from stringlib.attention.linear_state import LinearState
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
@@ -28,7 +29,7 @@ from stringlib.attention.state import (
 )
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.turn import random_turn
-from stringlib.attention.weights import LinearState, PositionWeight
+from stringlib.attention.weights import PositionWeight
 
 __all__ = [
     "FEATURES",

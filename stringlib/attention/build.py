@@ -13,6 +13,7 @@ from stringlib.attention.kernelised import LinearAttention, side_of_rotation
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.roll import Roll
 from stringlib.attention.softmax import SoftmaxAttention
+from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encoder
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
@@ -61,8 +62,10 @@ def make_core(
         :class:`~stringlib.attention.kernelised.LinearAttention`.
 
     Raises:
+        TypeError: If ``weight`` is not a position weight, a name or None.
         ValueError: If a name is unknown, or if the parts cannot be combined.
     """
+    require("weight", weight, PositionWeight | str | None)
     head_dim = dim // heads
     features, width = _features(attention, head_dim, heads, options)
     rotary = isinstance(encoder, RotaryEncoder | str) and encoder not in [*BIASES]

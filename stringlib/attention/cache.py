@@ -108,8 +108,7 @@ class KeyValueCache(NamedTuple):
             ValueError: If the further tokens differ from the cache in the batch dimensions, the
                 number of heads or the number of channels.
         """
-        pairs = (self.keys, keys), (self.values, values)
-        if any(a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-1] for a, b in pairs):
+        if not (_fits(self.keys, keys) and _fits(self.values, values)):
             raise ValueError(
                 "state must have keys and values with the batch, heads and channels of the new "
                 f"tokens, got keys of shape {tuple(self.keys.shape)} and values of shape "
@@ -120,13 +119,15 @@ class KeyValueCache(NamedTuple):
         if mask is not None or self.mask is not None:
             masks = _or_all(self.mask, mask, self.keys), _or_all(mask, self.mask, keys)
             mask = torch.cat(masks, -1)
-        converted = self.length > 0 and any(a.dtype != b.dtype for a, b in pairs)
+        before = self.length
+        dtypes = keys.dtype, values.dtype
+        converted = before > 0 and dtypes != (self.keys.dtype, self.values.dtype)
         if not _can_share(keys) or converted:
-            if not self.length:  # an empty cache may have another dtype
+            if not before:  # an empty cache may have another dtype
                 return KeyValueCache(keys, values, mask, self.kind)
             both = torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2)
             return KeyValueCache(*both, mask, self.kind)
-        slots, length = self.slots, self.length + keys.shape[-2]
+        slots, length = self.slots, before + keys.shape[-2]
         if slots is None or not self._may_write(slots, keys, values, length):
             room = max(length + length // 4, LEAST_ROOM, 0 if slots is None else slots.room)
             begun = self.keys.to(keys.dtype), self.values.to(values.dtype)
@@ -143,8 +144,7 @@ class KeyValueCache(NamedTuple):
             values: Values of the new tokens.
             length: Number of tokens of this cache and of the new tokens together.
         """
-        pairs = (self.keys, slots.keys), (self.values, slots.values)
-        if any(not _is_beginning(x, memory) for x, memory in pairs):
+        if not (_is_beginning(self.keys, slots.keys) and _is_beginning(self.values, slots.values)):
             return False  # somebody has selected rows of a batch, or replaced the keys
         same = (slots.keys.dtype, slots.values.dtype) == (keys.dtype, values.dtype)
         same = same and slots.keys.device == keys.device
@@ -159,8 +159,15 @@ class KeyValueCache(NamedTuple):
 
 def _beginning(slots: Slots, mask: Tensor | None, kind: str) -> KeyValueCache:
     """Return the cache of all tokens that have been written into the memory ``slots``."""
-    keys, values = (x.narrow(-2, 0, slots.filled) for x in (slots.keys, slots.values))
-    return KeyValueCache(keys, values, mask, kind, slots)
+    n = slots.filled
+    return KeyValueCache(
+        slots.keys.narrow(-2, 0, n), slots.values.narrow(-2, 0, n), mask, kind, slots
+    )
+
+
+def _fits(x: Tensor, further: Tensor) -> bool:
+    """Return whether the vectors of further tokens have the batch, heads and channels of ``x``."""
+    return x.shape[:-2] == further.shape[:-2] and x.shape[-1] == further.shape[-1]
 
 
 def _is_beginning(x: Tensor, memory: Tensor) -> bool:

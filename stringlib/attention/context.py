@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from stringlib.encoders.rotary import Phases
-from stringlib.inputs import per_head, require_like_weight, require_places
+from stringlib.inputs import is_offloaded, per_head, require_like_weight, require_places
 
 
 class Context(NamedTuple):
@@ -25,38 +25,50 @@ class Context(NamedTuple):
     mask: Tensor | None
 
 
-def context_of(
+def checked_context(
     layer: Any,
     x: Tensor,
-    context: Tensor | None,
     positions: Tensor | Phases | None,
+    context: Tensor | None,
+    context_positions: Tensor | Phases | None,
     mask: Tensor | None,
     **tokens_alone: Tensor | None,
 ) -> Context | None:
-    """Return the context with its positions and mask, or None without a context.
+    """Check the tokens of a layer, and return the context, or None without a context.
 
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         x: Tokens, ``(..., seq, dim)``.
+        positions: Positions of the tokens, or None.
         context: Tokens of the context, or None.
-        positions: Positions of the context, or None.
+        context_positions: Positions of the context, or None.
         mask: False for padding in the context, or None.
         **tokens_alone: Arguments that describe the tokens ``x`` as keys, such as ``key_mask``.
             With a context they must be None.
 
     Raises:
-        ValueError: If the arguments do not fit each other, or if the layer does not support
-            cross-attention.
+        TypeError: If the dtype of the tokens is not that of the projections.
+        ValueError: If the arguments do not fit the projections or each other, or if the layer does
+            not support cross-attention.
     """
+    require_like_weight("x", x, layer.to_q)
+    if is_offloaded(layer.to_q) and any(p.is_meta for p in layer.core.parameters()):
+        raise ValueError(
+            "encoder, features and weight must not be offloaded one by one, got parameters on "
+            "meta, because the layer uses these parameters together. Pass "
+            "preload_module_classes=['MultiHeadAttention'] to cpu_offload of accelerate."
+        )
+    if positions is not None:
+        _require_fitting("positions", positions, x)
     if context is None:
         if layer.context_dim != layer.dim:
             raise ValueError(
                 "context must be given, got None, because the layer has context_dim = "
                 f"{layer.context_dim} and dim = {layer.dim}. Pass the tokens to attend to."
             )
-        if positions is not None or mask is not None:
-            name = "context_mask" if positions is None else "context_positions"
-            given: Any = mask if positions is None else positions
+        if context_positions is not None or mask is not None:
+            name = "context_mask" if context_positions is None else "context_positions"
+            given: Any = mask if context_positions is None else context_positions
             raise ValueError(
                 f"{name} must be None without context, got a {type(given).__name__}. "
                 "Pass context too."
@@ -76,22 +88,23 @@ def context_of(
             "Leave it out, and use a second layer for cross-attention."
         )
     require_like_weight("context", context, layer.to_k)
-    require_fitting_positions("context_positions", positions, x)
+    if context_positions is not None:
+        _require_fitting("context_positions", context_positions, x)
     if mask is not None:
         shape = (*x.shape[:-2], layer.heads, context.shape[-2])
         per_head(mask, shape, x.device, "context_mask")
-    return Context(context, positions, mask)
+    return Context(context, context_positions, mask)
 
 
-def require_fitting_positions(name: str, positions: Tensor | Phases | None, x: Tensor) -> None:
+def _require_fitting(name: str, positions: Tensor | Phases, x: Tensor) -> None:
     """Raise ``ValueError`` unless the leading dimensions of positions expand to those of tokens.
 
     Args:
         name: Name of the positions in the error.
-        positions: ``(..., seq, coord_dim)``, phases of an encoder, or None, which is accepted.
+        positions: ``(..., seq, coord_dim)``, or phases of an encoder.
         x: Tokens, ``(..., seq, dim)``.
     """
     if isinstance(positions, Phases):
         require_places("x", x, positions.cos_sin, own=4, what=name)
-    elif positions is not None:
+    else:
         require_places("x", x, positions, what=name)

@@ -11,18 +11,20 @@ feature map. The two classes apply the positions too, and work without a layer::
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.roll import Roll
 from stringlib.documents import Documents, documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_kind_of_state, require_same_tokens
 from stringlib.moved import forward
 from stringlib.positions import grid_positions
+
+if TYPE_CHECKING:
+    from stringlib.attention.roll import Roll
 
 PARTS = ("features", "weight", "encoder", "roll", "rotate")
 """Names of the attributes of a core that can be set on its layer; setting one updates ``kind``."""
@@ -69,7 +71,6 @@ class AttentionCore(nn.Module):
 
     part_types: ClassVar[dict[str, tuple[type[Any], ...]]] = {
         "encoder": (RotaryEncoder, RelativeBias),
-        "roll": (Roll,),
     }
     state_type: type[Any]
     encoder: RotaryEncoder | RelativeBias | None
@@ -127,8 +128,8 @@ class AttentionCore(nn.Module):
         Returns:
             The outputs, ``(..., heads, n, d_v)``, and the state: a
             :class:`~stringlib.attention.cache.KeyValueCache` of softmax attention, a
-            :class:`~stringlib.attention.weights.LinearState` of linear attention, or None if the
-            core has no state.
+            :class:`~stringlib.attention.linear_state.LinearState` of linear attention, or None if
+            the core has no state.
 
         Raises:
             TypeError: If ``state`` is not of the class that this core returns.
@@ -223,7 +224,7 @@ class AttentionCore(nn.Module):
             after: The state after the tokens.
             before: The state before the tokens, or None.
         """
-        return after._replace(kind=self.kind)
+        return after if after.kind == self.kind else after._replace(kind=self.kind)
 
     def _description(self) -> str:
         """Return the value of ``kind`` for the parts that the core has now."""
@@ -239,11 +240,12 @@ class AttentionCore(nn.Module):
         """
         admitted = self.part_types.get(name)
         if admitted is not None and value is not None and not isinstance(value, admitted):
-            expected = ", ".join(f"a {part.__name__}" for part in admitted)
+            classes = ", ".join(f"a {part.__name__}" for part in admitted)
+            expected = f"{classes} or None" if classes else "None"
             raise TypeError(
-                f"{name} must be {expected} or None, got {type(value).__name__}. A wrapper around "
-                "a part would hide what the layer calls. Wrap the core, the layer or the block "
-                "instead, as modules_to_save=['core'] of peft does."
+                f"{name} must be {expected}, got {type(value).__name__}. A wrapper around a part "
+                "would hide what the layer calls. Wrap the core, the layer or the block instead, "
+                "as modules_to_save=['core'] of peft does."
             )
         super().__setattr__(name, value)
         if name in PARTS and "kind" in vars(self):
@@ -271,7 +273,9 @@ class AttentionCore(nn.Module):
             Phases for a rotary encoder, positions for a roll, and None for a core that has neither
             a rotary encoder nor a roll.
         """
-        encoder = self.encoder if isinstance(self.encoder, RotaryEncoder) else None
+        encoder = self.encoder
+        if not isinstance(encoder, RotaryEncoder):
+            encoder = None
         if encoder is None and self.roll is None:
             return None
         if isinstance(positions, Phases):
@@ -299,7 +303,8 @@ class AttentionCore(nn.Module):
             return documents.positions[..., None]
         n, before = q.shape[-2], 0 if state is None else state.length
         if coord_dim == 1:
-            return torch.arange(before, before + n, device=q.device)[:, None]
+            # the values of int32 need no check, because float64 represents each of them
+            return torch.arange(before, before + n, dtype=torch.int32, device=q.device)[:, None]
         if self.grid is None or coord_dim != 2 or documents is not None:
             raise ValueError(
                 f"{name} must be given with shape (..., {n}, {coord_dim}) for an encoder with "

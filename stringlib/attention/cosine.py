@@ -59,8 +59,8 @@ class CosineWeight(PositionWeight):
             ValueError: If a distance exceeds the horizon and ``positive`` is False.
         """
         self._require_reach(max(num_queries, num_keys))
-        queries, keys = (self._angles(0, n) for n in (num_queries, num_keys))
-        cosine = torch.cos(queries[:, None] - keys)
+        offsets = token_positions(0, num_queries)[:, None] - token_positions(0, num_keys)
+        cosine = torch.cos(offsets * (math.pi / 2 / self.horizon))
         return (1 + cosine) / 2 if self.positive else cosine
 
     def extra_repr(self) -> str:
@@ -105,21 +105,12 @@ class CosineWeight(PositionWeight):
 
     def _table(self, start: int | Tensor, count: int, device: torch.device) -> Tensor:
         """Return the factors of the copies of each token's features, ``(..., count, copies)``."""
-        angles = self._angles(start, count, device)
+        # in float64, because positions may be large, and then float32 angles would be inaccurate
+        angles = token_positions(start, count, device) * (math.pi / 2 / self.horizon)
         table = [torch.cos(angles), torch.sin(angles)]
         if self.positive:
             table = [math.sqrt(0.5) * t for t in (torch.ones_like(angles), *table)]
         return torch.stack(table, -1)
-
-    def _angles(
-        self, start: int | Tensor, count: int, device: torch.device | None = None
-    ) -> Tensor:
-        """Return the angles πi/2M of the positions i from ``start`` on, M being the horizon.
-
-        The angles are float64 where the device has this dtype, because float32 angles of large
-        positions would be inaccurate.
-        """
-        return token_positions(start, count, device) * (math.pi / 2 / self.horizon)
 
     def _require_reach(self, length: int) -> None:
         """Raise ``ValueError`` if ``length`` tokens contain a distance greater than the horizon.

@@ -18,7 +18,7 @@ from stringlib.attention.features import FeatureMap
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.inputs import require_floats, require_heads, require_name
 from stringlib.kernels.features import half_square
-from stringlib.precision import at_least_float32, without_autocast
+from stringlib.precision import without_autocast
 from stringlib.spec import Floats, checked
 
 
@@ -141,7 +141,7 @@ class FavorFeatures(FeatureMap):
 
     def drawn(self) -> Tensor | None:
         """Return up to 16 random numbers of each W, ``(heads, count)``; None if all are trained."""
-        numbers = next(self.projection.buffers(), None)
+        numbers = next(iter(self.projection._buffers.values()), None)
         while numbers is not None and numbers.ndim > 2:
             numbers = numbers.select(1, 0)  # the first row, because a flattened matrix is a copy
         return None if numbers is None else numbers[:, :16]
@@ -210,14 +210,15 @@ class FavorFeatures(FeatureMap):
             Features, ``(..., heads, seq, m)``, in float32 or float64. For ``"key"`` also c,
             ``(..., heads, seq)``, which has no gradient; otherwise None.
         """
-        x = along = x.to(at_least_float32(x.dtype))
-        if self.alpha is not None:
-            along = x * (1 - 4 * self.alpha.to(x.dtype)).sqrt().unsqueeze(-2)
+        x = along = x if x.dtype == torch.float64 else x.float()
+        alpha = self.alpha
+        if alpha is not None:
+            along = x * (1 - 4 * alpha.to(x.dtype)).sqrt().unsqueeze(-2)
         with without_autocast(x):
             exponent = self.projection.product(along)  # ωᵢᵀx
         if self.hyperbolic:
             exponent = torch.cat([exponent, -exponent], -1)
-        if self.alpha is not None:
+        if alpha is not None:
             exponent = exponent + self._offset(x.dtype)
         root, scale = 0.5 * math.log(exponent.shape[-1]), None  # the logarithm of √m
         if stabilizer is None:

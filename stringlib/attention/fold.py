@@ -23,7 +23,7 @@ from stringlib.precision import at_least_float32, without_autocast
 def projected(
     layer: Any, x: Tensor, positions: Any, state: Any, documents: Documents | None = None
 ) -> tuple[Tensor, Tensor, Any]:
-    """Return the queries and keys of tokens, in the basis of the encoder if that is faster.
+    """Return the queries and keys of tokens in the basis of the encoder, if they have a basis.
 
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
@@ -37,8 +37,6 @@ def projected(
         positions for the core. If queries and keys are already in the basis of the encoder, the
         positions are phases without the basis, so that the basis is not applied again.
     """
-    if not is_faster(layer, x):
-        return layer.to_q(x), layer.to_k(x), positions
     if state is not None:
         layer.core.require_state(state)
     at = layer.core.located(x.unsqueeze(-3), positions, state, documents)
@@ -60,9 +58,9 @@ def is_faster(layer: Any, x: Tensor) -> bool:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         x: Tokens, ``(..., seq, dim)``.
     """
-    core, encoder = layer.core, layer.core.encoder
+    core = layer.core
     # P cancels in the logits of softmax, but not in a feature map
-    if type(core) is not SoftmaxAttention or not isinstance(encoder, RotaryEncoder):
+    if type(core) is not SoftmaxAttention or not isinstance(core.encoder, RotaryEncoder):
         return False
     # A compiled graph must not depend on the number of tokens. With a shift, the last key is stored
     # in the state, always in the same basis.
@@ -75,7 +73,7 @@ def is_faster(layer: Any, x: Tensor) -> bool:
     # Twice as many: .90 to .97, .89 to .97. Four times as many: .86 to .94, .93 to .95.
     if x.numel() <= int(layer.dim) ** 2:
         return False
-    if not encoder.basis_first or additions(encoder) or additions(core):
+    if not core.encoder.basis_first or additions(core.encoder) or additions(core):
         return False  # they expect queries and keys in the usual basis
     # no adapter, hook, parametrisation or quantised weight
     return not (additions_to_weight(layer.to_q) or additions_to_weight(layer.to_k))

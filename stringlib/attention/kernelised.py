@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from stringlib.attention.core import AttentionCore, Given, rotated
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.linear import CONSTANT, attend
+from stringlib.attention.linear_state import LinearState
 from stringlib.attention.roll import Roll
 from stringlib.attention.rotated_linear import rotated_linear_attention
-from stringlib.attention.weights import LinearState, PositionWeight, described
+from stringlib.attention.weights import PositionWeight, described
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import any_eager
@@ -50,6 +51,7 @@ class LinearAttention(AttentionCore):
     part_types: ClassVar = {
         **AttentionCore.part_types,
         "features": (FeatureMap,),
+        "roll": (Roll,),
         "weight": (PositionWeight,),
     }
     state_type = LinearState
@@ -178,8 +180,7 @@ class LinearAttention(AttentionCore):
         drawn = self.features.drawn() if before is None else before.drawn
         if before is None and drawn is not None:
             drawn = drawn.clone().expand(*after.sums.shape[:-2], -1)
-        state: LinearState = after._replace(kind=self.kind, drawn=drawn)
-        return state
+        return LinearState(after.sums, after.log_scale, after.length, self.kind, drawn)
 
     def _adopted(self, weight: PositionWeight) -> PositionWeight:
         """Return ``weight``, or raise ``ValueError`` if the weight does not fit the other parts."""

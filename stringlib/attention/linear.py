@@ -12,14 +12,15 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from stringlib.attention.linear_state import LinearState
 from stringlib.attention.quotient import (
-    has_gradient,
+    all_have_gradient,
     has_moderate_rows,
     moderate_rows,
     require_no_signs,
     where_has_gradient,
 )
-from stringlib.attention.weights import ConstantWeight, LinearState, PositionWeight, WeightedSums
+from stringlib.attention.weights import ConstantWeight, PositionWeight
 from stringlib.documents import Documents, documents_of
 from stringlib.inputs import (
     all_eager,
@@ -29,7 +30,7 @@ from stringlib.inputs import (
     require_kind_of_state,
 )
 from stringlib.moved import forward
-from stringlib.precision import at_least_float32, without_autocast
+from stringlib.precision import without_autocast
 from stringlib.spec import Floats, Indices, checked
 
 CONSTANT = ConstantWeight()
@@ -147,7 +148,7 @@ def linear_attention(
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``v``; sums are computed in float32 or
         float64. With ``return_state``, a pair of the outputs and a
-        :class:`~stringlib.attention.weights.LinearState`.
+        :class:`~stringlib.attention.linear_state.LinearState`.
 
     Raises:
         ValueError: If an argument does not fit the others. Also, on the CPU with ``normalize``, if
@@ -255,24 +256,22 @@ def attend(
         q, k, u, key_scale = prepared(phi_q, phi_k, v, key_scale, key_mask)
         if ones:
             u = torch.cat([u, u.new_ones(*u.shape[:-1], 1)], -1)
-
-        packing: dict[str, Any] = {} if documents is None else {"documents": documents}
-
-        def sums(q: Tensor) -> tuple[WeightedSums, Tensor, Tensor]:
-            found = weight.sums(
-                q, k, u, key_scale, causal=causal, mode=mode, state=state, **packing
-            )
-            # split instead of two slices, because the backward pass of two slices adds two
-            # gradients of full width
-            return found, *found.sums.split([v.shape[-1], int(ones)], -1)
-
-        if normalize and not can_inspect(v):
+        rest: dict[str, Any] = {"causal": causal, "mode": mode, "state": state}
+        if documents is not None:
+            rest["documents"] = documents
+        inspected = can_inspect(v)
+        if normalize and not inspected:
             q = moderate_rows(q)
-        found, out, total = sums(q)
+        found = weight.sums(q, k, u, key_scale, **rest)
+        # split instead of two slices, because the backward pass of two slices adds two gradients of
+        # full width
+        widths = [v.shape[-1], int(ones)]
+        out, total = found.sums.split_with_sizes(widths, -1)
         if normalize:
-            if not all_eager(total, has_gradient):
-                if can_inspect(v) and not all_eager(q, has_moderate_rows):
-                    found, out, total = sums(moderate_rows(q))
+            if not inspected or not all_have_gradient(total):
+                if inspected and not all_eager(q, has_moderate_rows):
+                    found = weight.sums(moderate_rows(q), k, u, key_scale, **rest)
+                    out, total = found.sums.split_with_sizes(widths, -1)
                 out, total = where_has_gradient(out, total)
             out = out / total
         elif found.log_scale is not None:
@@ -311,8 +310,8 @@ def prepared(
         The features of queries and keys, the values, and the scales of the keys or None. The scale
         of padding is −∞.
     """
-    dtype = torch.promote_types(phi_q.dtype, torch.promote_types(phi_k.dtype, v.dtype))
-    dtype = at_least_float32(dtype)
+    dtype = torch.promote_types(phi_q.dtype, phi_k.dtype)
+    dtype = torch.promote_types(dtype, torch.promote_types(v.dtype, torch.float32))
     q, k, u = phi_q.to(dtype), phi_k.to(dtype), v.to(dtype)
     if key_scale is not None:
         key_scale = key_scale.to(dtype)

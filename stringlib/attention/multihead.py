@@ -5,32 +5,35 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.context import Context, context_of, require_fitting_positions
+from stringlib.attention.context import Context, checked_context
 from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.fold import folded, projected
+from stringlib.attention.fold import folded, is_faster, projected
 from stringlib.attention.gate import GATES, Gate
+from stringlib.attention.linear_state import LinearState
 from stringlib.attention.shift import KeyShift, ShiftedState
-from stringlib.attention.weights import LinearState, PositionWeight
 from stringlib.documents import documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import (
     did_you_mean,
-    is_offloaded,
-    require_like_weight,
     require_split,
 )
 from stringlib.kernels.features import unit
 from stringlib.parts import FIXED, known_options
 from stringlib.precision import at_least_float32
 from stringlib.spec import Floats, Indices, Positive, Reals, Share, checked, require
+
+if TYPE_CHECKING:
+    from stringlib.attention.weights import PositionWeight
+else:  # make_core checks the class, so that softmax attention does not import linear attention
+    PositionWeight = Any
 
 State = LinearState | KeyValueCache | ShiftedState
 
@@ -291,7 +294,7 @@ class MultiHeadAttention(nn.Module):
             The output, ``(..., seq, dim)``, in the dtype of ``x``. With ``return_state`` a pair of
             the output and the state. The state is a
             :class:`~stringlib.attention.cache.KeyValueCache` for softmax, and otherwise a
-            :class:`~stringlib.attention.weights.LinearState`. With a ``shift`` it is a
+            :class:`~stringlib.attention.linear_state.LinearState`. With a ``shift`` it is a
             :class:`~stringlib.attention.shift.ShiftedState`, which contains one of the two.
 
         Raises:
@@ -300,11 +303,12 @@ class MultiHeadAttention(nn.Module):
             ValueError: If a shape does not fit, if positions are missing, if a state is given to or
                 asked of a layer without states, or if ``state`` comes from another kind of layer.
         """
-        self._require(x, positions)
         if return_state and state is None:  # before anything is computed
             self.core.require_state(None)
         alone = {"key_mask": key_mask, "document_ids": document_ids}
-        other = context_of(self, x, context, context_positions, context_mask, **alone)
+        other = checked_context(
+            self, x, positions, context, context_positions, context_mask, **alone
+        )
         v = self._split(self.to_v(x if other is None else other.tokens))
         out, after = self._attended(
             x, v, positions, key_mask, state, document_ids, return_state, other
@@ -332,9 +336,10 @@ class MultiHeadAttention(nn.Module):
         calling the layer. The weights of every kind of layer are computed in the same way, as the
         outputs for unit vectors as values. In training, the weights are those after dropout.
         """
-        self._require(x, positions)
         alone = {"key_mask": key_mask, "document_ids": document_ids}
-        other = context_of(self, x, context, context_positions, context_mask, **alone)
+        other = checked_context(
+            self, x, positions, context, context_positions, context_mask, **alone
+        )
         n = (x if context is None else context).shape[-2]
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
@@ -429,7 +434,8 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         """Split ``(..., seq, heads * head_dim)`` into heads, ``(..., heads, seq, head_dim)``."""
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(-3, -2)
+        # not Tensor.unflatten, whose code in Python takes a third of the time
+        return torch.unflatten(x, -1, (-1, self.head_dim)).transpose(-3, -2)
 
     def _attended(
         self,
@@ -458,7 +464,10 @@ class MultiHeadAttention(nn.Module):
             before, state = state
         named = {}
         if other is None:
-            q, k, positions = projected(self, x, positions, state, documents)
+            if is_faster(self, x):
+                q, k, positions = projected(self, x, positions, state, documents)
+            else:
+                q, k = self.to_q(x), self.to_k(x)
             q, k = self._split(q), self._split(k)
         else:
             q, k = self._split(self.to_q(x)), self._split(self.to_k(other.tokens))
@@ -483,17 +492,6 @@ class MultiHeadAttention(nn.Module):
             **named,
         )
         return out, after if after is None or last is None else ShiftedState(last, after)
-
-    def _require(self, x: Tensor, positions: Tensor | Phases | None) -> None:
-        """Raise an error unless tokens and projections fit, and positions and tokens fit."""
-        require_like_weight("x", x, self.to_q)
-        if is_offloaded(self.to_q) and any(p.is_meta for p in self.core.parameters()):
-            raise ValueError(
-                "encoder, features and weight must not be offloaded one by one, got parameters on "
-                "meta, because the layer uses these parameters together. Pass "
-                "preload_module_classes=['MultiHeadAttention'] to cpu_offload of accelerate."
-            )
-        require_fitting_positions("positions", positions, x)
 
 
 def _with_norm(x: Tensor, norm: Tensor) -> Tensor:

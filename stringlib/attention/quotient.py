@@ -9,8 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stringlib.inputs import any_eager, common_shape, per_head
+from stringlib.inputs import NO_VALUE, any_eager, common_shape, per_head
 from stringlib.precision import at_least_float32
+
+SMALLEST = {dtype: torch.finfo(dtype).tiny ** 0.8 for dtype in (torch.float32, torch.float64)}
+"""The smallest denominator whose gradient cannot overflow, 5e-31 in float32."""
 
 
 def moderate_rows(phi_q: Tensor) -> Tensor:
@@ -24,7 +27,7 @@ def moderate_rows(phi_q: Tensor) -> Tensor:
         return phi_q
     wide = phi_q.to(at_least_float32(phi_q.dtype))
     largest = wide.detach().abs().amax(-1, keepdim=True)
-    wide = torch.where(largest < _least(wide.dtype), wide.detach(), wide)
+    wide = torch.where(largest < SMALLEST[wide.dtype], wide.detach(), wide)
     return wide * torch.exp2(-largest.clamp(min=torch.finfo(wide.dtype).tiny).log2().round())
 
 
@@ -37,9 +40,15 @@ def has_moderate_rows(phi_q: Tensor) -> Tensor:
     return (largest == 0) | (largest > 1e-3)
 
 
-def has_gradient(total: Tensor) -> Tensor:
-    """Return True where the gradient of a quotient with the denominator ``total`` is finite."""
-    return total.abs() >= _least(total.dtype)
+def all_have_gradient(total: Tensor) -> bool:
+    """Return whether the gradients of all quotients with the denominators ``total`` are finite.
+
+    If the values cannot be read, because of ``vmap`` or because there are none, return False.
+    """
+    try:
+        return total.detach().abs().min().item() >= SMALLEST[total.dtype]
+    except NO_VALUE:
+        return False
 
 
 def where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,14 +56,9 @@ def where_has_gradient(sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
 
     A denominator of 0 is replaced by 1.
     """
-    kept = has_gradient(total.detach())
+    kept = total.detach().abs() >= SMALLEST[total.dtype]
     sums, total = (torch.where(kept, x, x.detach()) for x in (sums, total))
     return sums, total.masked_fill(total == 0, 1)
-
-
-def _least(dtype: torch.dtype) -> float:
-    """Return the least denominator of a quotient with a finite gradient, 5e-31 in float32."""
-    return float(torch.finfo(dtype).tiny ** 0.8)
 
 
 def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor | None) -> None:

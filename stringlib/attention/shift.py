@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.weights import LinearState
+from stringlib.attention.linear_state import LinearState
 from stringlib.documents import Documents, documents_of
 from stringlib.inputs import per_head
 from stringlib.spec import Floats, Indices, checked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -137,11 +138,14 @@ def softmax_attention(
         mask = mask if hidden is None else mask.masked_fill(hidden, float("-inf"))
     # the fused kernel needs exactly one batch dimension, also in the mask; otherwise PyTorch falls
     # back to the n × n matrix
-    batch = math.prod(lead[:-1])
-    q, k, v = [
-        x.expand(*lead[:-1], heads, *x.shape[-2:]).reshape(batch, heads, *x.shape[-2:])
-        for x, heads in ((q, group * lead[-1]), (k, lead[-1]), (v, lead[-1]))
-    ]
+    batch, heads = lead[:-1], group * lead[-1]
+    if len(batch) != 1 or not (
+        q.shape[:-2] == (*batch, heads) and k.shape[:-2] == v.shape[:-2] == lead
+    ):
+        q, k, v = (
+            x.expand(*batch, own, *x.shape[-2:]).reshape(math.prod(batch), own, *x.shape[-2:])
+            for x, own in ((q, heads), (k, lead[-1]), (v, lead[-1]))
+        )
     if mask is not None and len(lead) > 2 and mask.ndim > 3:
         mask = mask.expand(*lead[:-1], *mask.shape[-3:]).flatten(0, -4)
     elif mask is not None and mask.ndim == 3:
@@ -193,6 +197,7 @@ class SoftmaxAttention(AttentionCore):
         (torch.Size([2, 6, 10, 64]), 10)
     """
 
+    part_types: ClassVar = {**AttentionCore.part_types, "roll": ()}
     state_type = KeyValueCache
 
     def __init__(
@@ -226,8 +231,9 @@ class SoftmaxAttention(AttentionCore):
     ) -> tuple[Tensor, KeyValueCache | None]:
         """Return the outputs of the heads, and the cache of all tokens so far if causal."""
         at, key_at, _, key_mask, state, documents = given
+        encoder = self.encoder
         if at is not None:
-            q, k = rotated(self.encoder, q, k, at, key_at, whole=False)
+            q, k = rotated(encoder, q, k, at, key_at, whole=False)
         before, cache = 0, None
         document_ids = None if documents is None else documents.of_keys
         if self.causal:
@@ -247,9 +253,9 @@ class SoftmaxAttention(AttentionCore):
                 document_ids = None if document_ids is None else document_ids[..., start:]
                 before = window - 1
         bias = None
-        if isinstance(self.encoder, RelativeBias):
+        if isinstance(encoder, RelativeBias):
             n, keys = q.shape[-2], k.shape[-2]
-            bias = self.encoder(num_queries=n, num_keys=keys, offset=before)
+            bias = encoder(num_queries=n, num_keys=keys, offset=before)
         out = softmax_attention(
             q,
             k,

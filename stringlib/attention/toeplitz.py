@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.toeplitz import toeplitz
+from stringlib.attention.linear_state import LinearState
 from stringlib.attention.scales import common_scale
-from stringlib.attention.weights import LinearState, PositionWeight, WeightedSums
+from stringlib.attention.weights import PositionWeight, WeightedSums
 from stringlib.documents import Documents
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.inputs import all_eager, common_shape

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from stringlib.attention.linear_state import LinearState
 from stringlib.attention.scales import common_scale, shrinking
 from stringlib.derived import Derived
 from stringlib.documents import Documents
@@ -35,35 +36,6 @@ def described(module: nn.Module) -> str:
     """Return the class name of a module, followed by its ``extra_repr``."""
     told = module.extra_repr()
     return f"{type(module).__name__}({told})" if told else type(module).__name__
-
-
-class LinearState(NamedTuple):
-    """State of causal linear attention after some tokens, from which later tokens continue.
-
-    The size of the state does not depend on the number of tokens.
-
-    Attributes:
-        sums: Sum over the tokens of features times values, with a 1 appended to the values,
-            ``(..., heads, m, d_v + 1)``; float32 or float64. Under the delta rule, the matrix by
-            which the rule maps keys to values.
-        log_scale: Natural logarithm of the factor by which ``sums`` has been divided,
-            ``(..., heads)``, or None for a factor 1.
-        length: Number of tokens so far.
-        kind: Description of the layer or weight that made the state. A layer or weight with a
-            different description raises an error. Default: empty, which is not checked.
-        drawn: Some of the random numbers of the feature map, ``(..., heads, count)``. A layer with
-            other random features raises an error on the CPU. Default: None, which is not checked.
-    """
-
-    sums: Tensor
-    log_scale: Tensor | None
-    length: int
-    kind: str = ""
-    drawn: Tensor | None = None
-
-    def with_room(self, tokens: int) -> LinearState:
-        """Return the state itself, because its size does not depend on the number of tokens."""
-        return self
 
 
 class Factors(NamedTuple):
@@ -206,7 +178,8 @@ class PositionWeight(Derived, ABC):
         Returns:
             The sums, the logarithms of the factors, and the state after the last token.
         """
-        self._require_direction(causal)
+        if self.causal_only:
+            self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:
             key_scale = None
         lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2], u.shape[:-2])
@@ -280,8 +253,8 @@ class PositionWeight(Derived, ABC):
         return WeightedSums((scores.tril() if causal else scores) @ u, common, None)
 
     def _require_direction(self, causal: bool) -> None:
-        """Raise ``ValueError`` if the weight is for causal attention only, but not ``causal``."""
-        if self.causal_only and not causal:
+        """Raise ``ValueError`` unless ``causal``, for a weight of causal attention only."""
+        if not causal:
             raise ValueError(
                 f"causal must be True with a {type(self).__name__}, got False, because this weight "
                 "is defined for earlier keys only"

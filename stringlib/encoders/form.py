@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor, nn
 
-from stringlib.algebra.skew import planar_skew
 from stringlib.by_name import by_name
 from stringlib.derived import Derived
 from stringlib.inputs import Layout, kind_of
@@ -83,6 +82,8 @@ class RotaryForm(Derived):
         Returns:
             Skew-symmetric matrices, float64, ``(heads, coord_dim, head_dim, head_dim)``.
         """
+        from stringlib.algebra.skew import planar_skew
+
         planes = planar_skew(self._own_frequencies().mT, self.head_dim, self.layout)
         basis = self.basis().unsqueeze(1)
         return basis @ planes @ basis.mT
@@ -273,7 +274,7 @@ class RotaryForm(Derived):
         """Return the frequencies Ω, with frequency 0 for each pair of non-rotating channels."""
         frequencies = self._own_frequencies()
         still = self.head_dim // 2 - frequencies.shape[-2]
-        return nn.functional.pad(frequencies, (0, 0, 0, still))
+        return nn.functional.pad(frequencies, (0, 0, 0, still)) if still else frequencies
 
     def _order(self, layout: Layout) -> Tensor:
         """Return, for each channel of a layout, the index of the column of P for this channel.

@@ -200,8 +200,8 @@ class RotaryEncoder(RotaryForm):
             if shared and is_short(q):
                 # with few tokens the number of calls takes the time: rotate both in one tensor
                 if q.shape == k.shape and phases.cos_sin.ndim <= q.ndim + 1:
-                    both = self._encode(torch.stack([q, k]), phases)
-                    return both[0], both[1]
+                    q, k = self._encode(torch.stack([q, k]), phases).unbind()
+                    return q, k
                 if self.heads == 1 and q.shape[:-3] == k.shape[:-3]:
                     both = self._encode(torch.cat([q, k], -3), phases)
                     heads = q.shape[-3]
@@ -265,19 +265,22 @@ class RotaryEncoder(RotaryForm):
             ValueError: If ``x`` has the wrong number of heads, or if given phases have a shape that
                 does not fit this encoder and ``x``, or are on another device.
         """
-        require_heads(x_name, x, self.heads)
+        if self.heads != 1:  # one head serves any number of heads
+            require_heads(x_name, x, self.heads)
         if not isinstance(positions, Phases):
             return self._phases(positions, basis)
-        shape, heads = tuple(positions.cos_sin.shape), 1 if self.heads == 1 else x.shape[-3]
-        expected = heads, x.shape[-2], *self._phase_shape()
+        cos_sin = positions.cos_sin
+        shape = tuple(cos_sin.shape)
+        expected = self.heads, x.shape[-2], *self._phase_shape()
         if shape[-4:] != expected:
             raise ValueError(
                 f"{name} must be phases of shape (..., {', '.join(map(str, expected))}) for the "
                 f"{x.shape[-2]} tokens of {x_name}, got shape {shape}. Call phases(...) of this "
                 "encoder with the positions of these tokens."
             )
-        require_same_device(x_name, x, name, positions.cos_sin)
-        require_same_leading(x_name, x, name, positions.cos_sin, own=4)
+        require_same_device(x_name, x, name, cos_sin)
+        if cos_sin.ndim > 4:
+            require_same_leading(x_name, x, name, cos_sin, own=4)
         return positions
 
     def _encode(self, x: Tensor, phases: Phases, whole: bool = False) -> Tensor:

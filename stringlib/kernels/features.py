@@ -41,7 +41,7 @@ def elu_plus_one(x: Tensor) -> Tensor:
 def _elu_plus_one(x: Tensor) -> Tensor:
     """Return elu(x) + 1 with operations whose gradients autograd computes."""
     # Computing elu(x) = eˣ − 1 first would round small eˣ: in float32 to 0 below about −17.
-    return x.relu() + x.clamp(max=0).exp()
+    return x.relu() + x.clamp(max=0).exp_()
 
 
 class _ELUPlusOne(torch.autograd.Function):

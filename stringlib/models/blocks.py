@@ -165,8 +165,9 @@ class Block(nn.Module):
         added, after = found if return_state else (found, None)
         dropout = self.residual_dropout
         x = x + (added if dropout is None else dropout(added))
-        if self.mlp is not None and self.norm_mlp is not None:
-            added = self.mlp(self.norm_mlp(x))
+        mlp, norm = self.mlp, self.norm_mlp
+        if mlp is not None and norm is not None:
+            added = mlp(norm(x))
             x = x + (added if dropout is None else dropout(added))
         return x, after
 
@@ -207,13 +208,14 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
     read: list[Tensor | Phases] = []
     for block in blocks:
         encoder = getattr(getattr(block, "attention", None), "encoder", None)
-        if not isinstance(encoder, RotaryEncoder) or next(encoder.parameters(), None) is not None:
+        if id(encoder) in made:
+            read.append(made[id(encoder)])
+        elif not isinstance(encoder, RotaryEncoder) or next(encoder.parameters(), None) is not None:
             read.append(positions)
-            continue
-        if id(encoder) not in made:
+        else:
             require_same_tokens("x", x.unsqueeze(-3), "positions", positions)
             made[id(encoder)] = encoder.phases(positions).to(at_least_float32(x.dtype))
-        read.append(made[id(encoder)])
+            read.append(made[id(encoder)])
     return read
 
 
