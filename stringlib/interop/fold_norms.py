@@ -250,7 +250,9 @@ def _fold(encoder: RotaryEncoder, norm_q: Norm, norm_k: Norm) -> Folded | None:
     k = k.expand(count, -1)
     omega = encoder.frequencies().detach()
     basis = _pairs_first(encoder)
-    frequencies, for_q, for_k = [], [], []
+    frequencies: list[Tensor] = []
+    for_q: list[Tensor] = []
+    for_k: list[Tensor] = []
     for at in range(count):
         own = at if encoder.heads > 1 else 0
         fitting = _fitting(basis[own], omega[own], q[at], k[at])
