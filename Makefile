@@ -107,7 +107,7 @@ test-all: env-test ## a quarter to half an hour: make test with all cases and th
 faults: env-test ## plant known faults, one at a time: the tests that caught them still do
 	$(PY) tools/faults.py --jobs $(JOBS)
 
-# The fast checks come first: units wait for the form, and chapters for the types. What pytest says of
+# The fast checks come first: chapters wait for the form, and units for the types. What pytest says of
 # chapters is kept until they have run, apart from its dots about units.
 .PHONY: form types units chapters
 form: env-test
@@ -119,10 +119,10 @@ form: env-test
 types: env-test
 	$(PY) -m mypy
 
-units: form
+units: types
 	$(UNITS) --quick
 
-chapters: types
+chapters: form
 	@mkdir -p _build
 	$(PY) tools/notebooks.py --replay --jobs $(JOBS) >_build/chapters.txt 2>&1 || { cat _build/chapters.txt; exit 1; }
 	@tail -n 1 _build/chapters.txt

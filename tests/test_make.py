@@ -228,9 +228,9 @@ def test_a_failing_step_fails_the_suite_and_is_the_last(step: str, project: Proj
 
 @pytest.mark.parametrize(
     ("step", "waits"),
-    [("ledger.py --check", "--ignore=tests/site"), ("mypy", "notebooks.py --replay")],
+    [("ledger.py --check", "notebooks.py --replay"), ("mypy", "--ignore=tests/site")],
 )
-def test_units_wait_for_the_form_and_chapters_for_the_types(
+def test_chapters_wait_for_the_form_and_units_for_the_types(
     step: str, waits: str, project: Project
 ) -> None:
     said = project.fail("test", *project.ready, FAIL_WITH=step)
