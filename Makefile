@@ -88,13 +88,14 @@ bench: $(BENCH)/.ready ## measure against other libraries, half an hour (ROUNDS=
 check: env-test ## style, types and tests of one file or chapter: make check FILE=stringlib/encoders/rope.py
 	$(PY) tools/check.py $(FILE)
 
-UNITS := $(PY) -m pytest -q -p no:nbval -n $(JOBS) --dist worksteal --ignore=tests/site tests
+# One worker is pytest itself: a process that hands out the tests to one more would collect them twice.
+WORKERS := $(if $(filter 1,$(JOBS)),,-n $(JOBS) --dist worksteal)
+UNITS := $(PY) -m pytest -q -p no:nbval $(WORKERS) --ignore=tests/site tests
 
-# The fast checks first. Every line that fails fails the target.
-test: env-test ## five to ten minutes: form, types, the quick tests, every chapter run again
-	$(MAKE) --no-print-directory -j $(JOBS) form types
-	$(UNITS) --quick
-	$(PY) tools/notebooks.py --replay --jobs $(JOBS)
+# The quick tests take about as long as the chapters: both run at once, each with half of the workers.
+HALF := $(shell expr \( $(JOBS) + 1 \) / 2)
+test: env-test ## about five minutes: form, types, the quick tests, every chapter run again
+	$(MAKE) --no-print-directory -j $(JOBS) form types units chapters JOBS=$(HALF)
 	@echo 'Passed. "make test-all" adds all cases of these tests, the long tests, and the pages in a browser.'
 
 test-all: env-test ## a quarter to half an hour: make test with all cases and the long tests, then make pages
@@ -106,7 +107,9 @@ test-all: env-test ## a quarter to half an hour: make test with all cases and th
 faults: env-test ## plant known faults, one at a time: the tests that caught them still do
 	$(PY) tools/faults.py --jobs $(JOBS)
 
-.PHONY: form types
+# The fast checks come first: chapters wait for the form, and units for the types. What pytest says of
+# chapters is kept until they have run, apart from its dots about units.
+.PHONY: form types units chapters
 form: env-test
 	$(PY) -m ruff check --quiet .
 	$(PY) -m ruff format --check --quiet .
@@ -115,6 +118,14 @@ form: env-test
 
 types: env-test
 	$(PY) -m mypy
+
+units: types
+	$(UNITS) --quick
+
+chapters: form
+	@mkdir -p _build
+	$(PY) tools/notebooks.py --replay --jobs $(JOBS) >_build/chapters.txt 2>&1 || { cat _build/chapters.txt; exit 1; }
+	@tail -n 1 _build/chapters.txt
 
 pages: env-test ## what is read: the book built from clean, and its pages in a browser
 	rm -rf _build/test

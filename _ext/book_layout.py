@@ -39,8 +39,13 @@ Imports = Mapping[str, set[str]]
 
 def imported(path: Path) -> set[str]:
     """Return the folders and files below the package that a file imports."""
+    return _imported(path.read_text(encoding="utf8"))
+
+
+@cache
+def _imported(text: str) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom):
             below = [f"{node.module}.{name.name}" for name in node.names]
         elif isinstance(node, ast.Import):

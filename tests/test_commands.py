@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
+
+from lab.train.__main__ import main as train
+from results import rope_shift
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text("utf8")
@@ -50,13 +57,11 @@ def commands() -> dict[str, list[str]]:
 
 
 @cache
-def options(*program: str) -> set[str]:
-    """Return the options of a program, from the help that it prints where letters are missing."""
-    env = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    words = [sys.executable, *program, "--help"]
-    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return set(re.findall(r"--[\w-]+", done.stdout))
+def options(main: Callable[[Sequence[str]], object]) -> set[str]:
+    """Return the options of a program, from the help that it prints."""
+    with redirect_stdout(io.StringIO()) as out, suppress(SystemExit):
+        main(["--help"])
+    return set(re.findall(r"--[\w-]+", out.getvalue()))
 
 
 def faults(command: str) -> Iterator[str]:
@@ -77,9 +82,9 @@ def faults(command: str) -> Iterator[str]:
             yield f"no file {words[0]}"
         given = {word for word in words if word.startswith("--")}
         if module == "lab.train":
-            yield from given - options("-m", "lab.train")
+            yield from given - options(train)
         elif module.startswith("results."):  # all studies have the same
-            yield from given - options("results/rope_shift.py")
+            yield from given - options(rope_shift.STUDY.main)
     elif program.startswith((".venv/bin/", ".venv-bench/bin/")):
         name = program.rpartition("/")[2]
         missing = name != "jupytext"  # make jupyter brings it, make test does not
@@ -93,6 +98,14 @@ def test_every_printed_command_is_there_with_its_options() -> None:
     wrong = {c: (where, found) for c, where in commands().items() if (found := [*faults(c)])}
     assert wrong == {}
     assert len(commands()) > 80
+
+
+@pytest.mark.parametrize("program", ["-m lab.train", "results/rope_shift.py"])
+def test_help_is_printed_where_letters_are_missing(program: str) -> None:
+    env = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    words = [sys.executable, *program.split(), "--help"]
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_command_that_does_not_run_is_found() -> None:

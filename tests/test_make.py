@@ -211,8 +211,8 @@ def test_the_suite_runs_the_fast_checks_first(project: Project) -> None:
 
 
 def test_the_quick_suite_is_part_of_it_and_needs_no_browser(project: Project) -> None:
-    run = [call.removesuffix(" --quick") for call in project.make("test", *project.ready)]
-    every = project.make("test-all", *project.ready)
+    run = [call.removesuffix(" --quick") for call in project.make("test", *project.ready, "JOBS=1")]
+    every = project.make("test-all", *project.ready, "JOBS=1")
     assert sorted(run) == sorted(every[: len(run)])
     assert all("build" in call or "site" in call for call in every[len(run) :])
 
@@ -224,6 +224,32 @@ def test_a_failing_step_fails_the_suite_and_is_the_last(step: str, project: Proj
     assert step in called
     after = 5 if step == "mypy" else SUITE.index(step) + 1
     assert not [later for later in SUITE[after:] if later in called]
+
+
+@pytest.mark.parametrize(
+    ("step", "waits"),
+    [("ledger.py --check", "notebooks.py --replay"), ("mypy", "--ignore=tests/site")],
+)
+def test_chapters_wait_for_the_form_and_units_for_the_types(
+    step: str, waits: str, project: Project
+) -> None:
+    said = project.fail("test", *project.ready, FAIL_WITH=step)
+    assert waits not in " | ".join(project.calls())
+    assert "Error" in said
+
+
+@pytest.mark.parametrize("step", ["--ignore=tests/site", "notebooks.py --replay"])
+def test_failing_units_or_chapters_fail_the_quick_suite(step: str, project: Project) -> None:
+    project.fail("test", *project.ready, FAIL_WITH=step)
+    assert step in " | ".join(project.calls())
+
+
+@pytest.mark.parametrize(("jobs", "half"), [(1, 1), (2, 1), (3, 2), (8, 4)])
+def test_quick_units_and_chapters_share_the_workers(jobs: int, half: int, project: Project) -> None:
+    called = " | ".join(project.make("test", *project.ready, f"JOBS={jobs}"))
+    workers = "" if half == 1 else f"-n {half} --dist worksteal "
+    assert f"no:nbval {workers}--ignore" in called
+    assert f"--replay --jobs {half}" in called
 
 
 def later(project: Project, name: str) -> None:

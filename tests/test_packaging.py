@@ -31,6 +31,7 @@ CONDA_NAMES = {"pytorch-cpu": "torch"}
 PYTHONS = ("3.11", "3.12", "3.13")
 
 
+@cache
 def declared(*extras: str) -> dict[str, Requirement]:
     """Return the requirements of the package with some extras, those that extras name followed."""
     found: dict[str, Requirement] = {}

@@ -24,6 +24,7 @@ BLOCK = re.compile(r"(?ms)^```python\n(.*?)^```")
 BLOCKS = {text.partition("\n")[0]: BLOCK.findall(text) for text in SECTIONS}
 PROCESSES = ("DDP", "FSDP2")
 COMPILED = "torch.compile"
+DECODED = "Decoding in ONNX"
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the tools, about themselves
 
@@ -44,7 +45,7 @@ def need(title: str) -> None:
         pytest.importorskip("".join(name))
 
 
-@pytest.mark.parametrize("title", [title for title in BLOCKS if title != COMPILED])
+@pytest.mark.parametrize("title", [title for title in BLOCKS if title not in (COMPILED, DECODED)])
 def test_a_block_runs_as_printed(
     title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,6 +65,14 @@ def test_a_block_runs_as_printed(
 def test_the_compiled_block_runs_as_printed() -> None:
     torch.compiler.reset()
     run(COMPILED)
+
+
+def test_the_block_about_decoding_in_onnx_runs_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need(DECODED)
+    monkeypatch.chdir(tmp_path)
+    run(DECODED)
 
 
 @pytest.mark.parametrize("title", PROCESSES)

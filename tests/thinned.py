@@ -115,6 +115,8 @@ LONG = {
     "test_train_trouble.py::test_the_command_ends_with_a_line_about_a_full_disk":
         "starts processes",
     "test_training_stack.py::test_the_compiled_block_runs_as_printed": "compiles to C++",
+    "test_training_stack.py::test_the_block_about_decoding_in_onnx_runs_as_printed":
+        "exports a whole model; the quick block about ONNX exports one too",
     "test_training_stack.py::test_two_processes_run_a_block_as_printed": "starts processes",
     "test_testing.py::test_what_is_right_passes": "runs whole contracts",
     "test_testing.py::test_what_is_wrong_is_told_in_words": "runs whole contracts",
@@ -129,6 +131,7 @@ LONG = {
     "test_packaging.py::test_the_package_imports_with_torch_alone": "starts a process",
     "test_encoder_contract.py::test_generated_code": "compiles to C++",
     "test_explorer.py::test_without_ipywidgets_the_figure_is_static": "starts a process",
+    "test_commands.py::test_help_is_printed_where_letters_are_missing": "starts processes",
     "test_cross_attention.py::test_compiled_exported_and_batched": "compiles whole layers",
     "test_decay_weight.py::test_sixteen_thousand_tokens_in_float32": "long sequences",
     "test_dropout.py::test_a_model_is_one_graph_in_training": "compiles whole models",

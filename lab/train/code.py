@@ -36,6 +36,7 @@ def code_of(*things: Any) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     todo: list[Path] = []
+    _find.cache_clear()  # files may have been added or removed since the last call
     for part in {part for thing in things for part in _parts(thing)}:
         if isinstance(part, Path):
             todo.append(part.resolve())
@@ -90,7 +91,7 @@ def _counts(path: Path, name: list[str]) -> bool:
 
 def _imported(path: Path, root: Path, level: int, module: str, name: str) -> Iterator[Path]:
     """Yield the file of an import; a name that a package only passes on is in another file."""
-    folders = [path.parents[level - 1]] if level else [root, ROOT]
+    folders = (path.parents[level - 1],) if level else (root, ROOT)
     file, package = _find(folders, f"{module}.{name}"), _find(folders, module)
     if file is None and package is not None and package.stem == "__init__":
         known = _read(package.read_text(encoding="utf8"))[1]
@@ -102,7 +103,8 @@ def _imported(path: Path, root: Path, level: int, module: str, name: str) -> Ite
         yield found
 
 
-def _find(folders: list[Path], module: str) -> Path | None:
+@cache
+def _find(folders: tuple[Path, ...], module: str) -> Path | None:
     """Return the file of a module, from the first folder that has one."""
     stem = module.strip(".").replace(".", "/")
     files = (x for f in folders for x in (f / f"{stem}.py", f / stem / "__init__.py"))
