@@ -122,7 +122,7 @@ def at_points(label: str, where: Values) -> Iterator[dict[str, Value]]:
 
 def _number(value: Value, point: dict[Any, Any], drawn: random.Random) -> Value:
     """Return a value without symbols; ``point`` has the numbers of the symbols so far."""
-    if isinstance(value, (range, str, complex)) or value is None:
+    if isinstance(value, (range, str, complex, bool)) or value is None:
         return value
     if isinstance(value, (list, tuple)):
         return type(value)(_number(entry, point, drawn) for entry in value)

@@ -27,7 +27,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class Formula:
     statements: int = 0
     bound: set[int] = field(default_factory=set)
     shown: bool = False  # whether a side of a proof is displayed
-    points: list[dict[str, Any]] = field(default_factory=list)
+    missed: list[str] | None = None  # the mutants that pass every check so far
 
 
 # --- the cells that prove ---
@@ -98,15 +98,14 @@ def needed(cells: Sequence[str]) -> list[int]:
     return sorted(found)
 
 
-def run(path: Path) -> Iterator[Call]:
-    """Run the proofs of a chapter, and yield them."""
-    calls: list[Call] = []
+def run(path: Path, seen: Callable[[Call], None]) -> None:
+    """Run the proofs of a chapter, and hand over each one before the next line is run."""
 
     def proves(label: str, *sides: Any, wrong: Any, where: Any = None) -> None:
-        calls.append(Call(label, sides, where))
+        seen(Call(label, sides, where))
 
     def bind(label: str, where: Any) -> None:
-        calls.append(Call(label, (), where))
+        seen(Call(label, (), where))
 
     kept = symbolic.proves, formulas.bind
     symbolic.proves, formulas.bind = proves, bind  # type: ignore[assignment]
@@ -119,7 +118,6 @@ def run(path: Path) -> Iterator[Call]:
                 exec(compile(cells[k], f"{path.name}, code cell {k}", "exec"), space)
     finally:
         symbolic.proves, formulas.bind = kept
-    yield from calls
 
 
 def read(call: Call, formula: Formula) -> None:
@@ -135,7 +133,8 @@ def read(call: Call, formula: Formula) -> None:
     for values in points:
         proved = [values.pop(name, None) for name in sides]
         bound = formulas.check(call.label, tex, values)
-        formula.points.append(values)
+        passed = mutants(tex) if formula.missed is None else formula.missed
+        formula.missed = [changed for changed in passed if _passes(call.label, changed, values)]
         shown = [_is_displayed(p, bound.sides) for p in proved]
         formula.shown = formula.shown or (bool(shown) and all(shown))
     formula.statements = bound.statements
@@ -173,7 +172,7 @@ def mutants(tex: str) -> list[str]:
     change(r"(?<=[^\^_{(\s=])\s*([+-])\s*(?=[^}])", lambda m: "-" if m[1] == "+" else "+")
     change(r"(?<![\^_\d.a-z{])(?<!\^\{)(?<!_\{)([2-9])(?![\d.])", lambda m: str(int(m[1]) + 1))
     change(r"\\t?frac\s*(1)", "3")
-    change(r"=\s*()(?=[^&\s\\]|\\(?!\\|qquad|quad))", r"2\,")
+    change(r"(?<!_\{[a-z])(?<!_\{[a-z] )=\s*()(?=[^&\s\\]|\\(?!\\|qquad|quad))", r"2\,")
     change(r"\^([23])(?!\d)", lambda m: str(int(m[1]) + 1))
     change(r"(\^\\top)", "")
     change(r"\^\{(-)(?=[^}])", "")
@@ -185,12 +184,6 @@ def mutants(tex: str) -> list[str]:
     change(r"_\{[a-z](-1)\}", "")
     change(r"_\{[a-z]\s*=\s*([01])\}", lambda m: str(1 - int(m[1])))
     return [tex[:start] + new + tex[end:] for start, end, new in changes]
-
-
-def unnoticed(label: str, formula: Formula) -> tuple[int, list[str]]:
-    """Return how many mutants a formula has, and those for which every check passes."""
-    tried = mutants(formulas.displayed(label))
-    return len(tried), [tex for tex in tried if all(_passes(label, tex, p) for p in formula.points)]
 
 
 def _passes(label: str, tex: str, values: dict[str, Any]) -> bool:
@@ -223,19 +216,17 @@ def record(path: Path) -> dict[str, dict[str, Any]]:
     cells = code_cells(path)
     for label in re.findall(r"eq-[a-z0-9-]*[a-z0-9]", "\n".join(_claims(cells))):
         found.setdefault(label, Formula())
-    for call in run(path):
-        read(call, found.setdefault(call.label, Formula()))
+    run(path, lambda call: read(call, found.setdefault(call.label, Formula())))
     entries = {}
     for label, formula in found.items():
         entry: dict[str, Any] = {"chapter": path.stem[:2]}
         if formula.bound:
-            count, missed = unnoticed(label, formula)
             entry |= {
                 "bound": sorted(formula.bound),
                 "statements": formula.statements,
                 "proof": "display" if formula.shown else "step",
-                "mutants": count,
-                "missed": missed,
+                "mutants": len(mutants(formulas.displayed(label))),
+                "missed": formula.missed,
             }
         if len(formula.bound) < max(1, formula.statements):
             entry["lock"] = lock(label, cells)
