@@ -51,7 +51,8 @@ RELATIONS = {
     "\\gg": ">>",
 }
 LETTERS = """alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi pi rho
-    sigma tau phi varphi chi psi omega ell Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"""
+    sigma tau phi varphi chi psi omega ell varrho Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi
+    Omega"""
 OPERATORS = """sin cos tan cot sinh cosh tanh arctan exp log ln det max min Re Im rank diag tril
     dist conv arg softmax FFT circ Rot"""
 ENDS = r"""+ - , . ; ) ] } ! ^ _ ' & / * \} \rangle \rfloor \\ \cdot \odot \bmod \times \pm"""
