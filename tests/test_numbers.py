@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tools import numbers
+from tools import prose_numbers as numbers
 
 
 def test_no_number_of_the_text_has_changed_unnoticed() -> None:
@@ -17,7 +17,7 @@ def test_no_number_of_the_text_has_changed_unnoticed() -> None:
         gone = [line for line in listed[path.stem] if line not in free]
         assert free == listed[path.stem], (
             f"{path.stem}: nothing holds {new} (the list has {gone}). Assert these numbers in the "
-            "cells that compute them, or check them and run .venv/bin/python tools/numbers.py"
+            "cells that compute them, or check them and run .venv/bin/python tools/prose_numbers.py"
         )
 
 

@@ -1,7 +1,7 @@
 """Find the numbers in the text of chapters that nothing holds, and notice when one changes.
 
-    python tools/numbers.py [--list]   # count them, and renew tests/numbers.json
-    python tools/numbers.py --check    # fail if that file would change
+    python tools/prose_numbers.py [--list]   # count them, and renew tests/numbers.json
+    python tools/prose_numbers.py --check    # fail if that file would change
 
 A number is held by a role (``{recorded}``, ``{verdict}``), which compares it with a record, or by
 an ``assert`` of a code cell of the same chapter that has the same number, so that the cell fails
