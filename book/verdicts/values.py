@@ -30,6 +30,10 @@ MEASURES = {
     "right, rows drawn anew": Measure("recall_redraw", measures.drawn_anew),
     "right, at the best rate": Measure("recall_success, recall_many", measures.recalled),
     "right, in recall": Measure("recall", partial(measures.scores, "recall", "test")),
+    "right, after a gap": Measure("lookup", measures.looked_up),
+    "right, overwritten keys": Measure(
+        "page_recall", partial(measures.scores, "page_recall", "overwritten")
+    ),
     "named, digits": Measure(
         "vision", partial(measures.scores, "vision", "test", "moved", "interpolated")
     ),
