@@ -103,7 +103,8 @@ class PolynomialWeight(PositionWeight):
         if length - 1 > self.horizon:
             raise ValueError(
                 f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}. "
-                "At distances greater than the horizon the weight is negative or rises again."
+                "At distances greater than the horizon the weight is negative or rises again. Pass "
+                "a larger horizon."
             )
 
 
@@ -174,8 +175,8 @@ class FallingWeight(PolynomialWeight):
     def __init__(self, horizon: Positive, degree: int = 3) -> None:
         if degree > HIGHEST_DEGREE:
             raise ValueError(
-                f"degree must be at most {HIGHEST_DEGREE}, got {degree}, because rounding errors "
-                "grow with the degree"
+                f"degree must be at most {HIGHEST_DEGREE}, got {degree}. Rounding errors grow with "
+                "the degree."
             )
         super().__init__(horizon, falling_coefficients(degree))
         self.degree = degree

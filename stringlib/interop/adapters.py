@@ -419,8 +419,8 @@ class Rotated(nn.Module):
         if not 0 < heads <= most or heads % encoder.heads:
             raise ValueError(
                 f"heads must be a positive multiple of {encoder.heads} and at most {most}, got "
-                f"{heads}. The encoder has {encoder.heads} heads, and linear has {most} heads "
-                "(the default)."
+                f"{heads}. The encoder has heads={encoder.heads}, and the rows of linear are those "
+                f"of heads={most} (the default)."
             )
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
         if isinstance(positions, Tensor) and positions.is_meta:
@@ -619,8 +619,8 @@ class _RotaryWeight(Tensor):
             module = getattr(weight, "module", None)
             if module is None:
                 raise ValueError(
-                    "weight must be the whole weight of the projection, got a slice or product of "
-                    f"it with shape {tuple(weight.shape)}. This projection applies a rotary "
+                    "weight must be the whole weight of the projection, got a slice or a product "
+                    f"with shape {tuple(weight.shape)}. This projection applies a rotary "
                     "encoder. Call the module instead of computing with its weight."
                 )
             with torch._C.DisableTorchFunctionSubclass():

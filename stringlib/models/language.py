@@ -175,9 +175,9 @@ class LanguageModel(Blocks):
             tokens: Integers from 0 to ``vocab - 1``, ``(batch, seq)``. On the CPU other integers
                 raise a ``ValueError``; a GPU stops with a device-side assertion.
             positions: Positions of the tokens, ``(seq, 1)`` or ``(batch, seq, 1)``, for a rotary
-                encoder, ``"sinusoidal"`` or ``"learned"``. Default: 0, 1, 2, … after the tokens of
-                ``state``. Relative biases and position weights ignore this argument and use the
-                index of each token.
+                encoder, ``"sinusoidal"`` or ``"learned"``. Default: 0, 1, 2, … With ``state`` the
+                default positions continue from the number of tokens in the state. Relative biases
+                and position weights ignore this argument and use the index of each token.
             key_mask: False for padding, ``(batch, seq)``. No token attends to padding. By default
                 padding has a position like any other token. If there is padding before the tokens
                 and the encoding is absolute, give ``positions``. Default: None, no padding.
@@ -309,8 +309,8 @@ class LanguageModel(Blocks):
         """
         if 0 < temperature < LEAST_TEMPERATURE:
             raise ValueError(
-                f"temperature must be 0 or at least {LEAST_TEMPERATURE:g}, got {temperature:g}, "
-                "because logits divided by a smaller number may not be finite. Pass 0 for the most "
+                f"temperature must be 0 or at least {LEAST_TEMPERATURE:g}, got {temperature:g}. "
+                "Logits divided by a smaller number may not be finite. Pass 0 for the most "
                 "likely token."
             )
         if not tokens.shape[-1]:
