@@ -31,8 +31,8 @@ class Derived(nn.Module):
         """Move or convert the module, then compute its non-persistent buffers again.
 
         So the buffers are accurate in the new dtype. If a subclass does not override
-        :meth:`reset_non_persistent_buffers`, its non-persistent buffers cannot be computed. Their
-        values are then copied, even by ``to_empty``.
+        :meth:`reset_non_persistent_buffers`, its non-persistent buffers cannot be computed. The
+        values of these buffers are then copied, even by ``to_empty``.
 
         Raises:
             RuntimeError: If non-persistent buffers have to be copied from the meta device, on which

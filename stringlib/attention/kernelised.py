@@ -215,12 +215,12 @@ class LinearAttention(AttentionCore):
 
 
 def side_of_rotation(encoder: Any, features: FeatureMap, rotate: str | None) -> str | None:
-    """Return on which side of the feature map an encoder is applied, ``"before"`` or ``"after"``.
+    """Return whether an encoder is applied ``"before"`` or ``"after"`` the feature map.
 
     Args:
         encoder: A rotary encoder, its name, or None, for which the result is None.
         features: The feature map.
-        rotate: The side that the user has chosen, or None for the default of the feature map.
+        rotate: ``"before"``, ``"after"``, or None for the default of the feature map.
 
     Raises:
         ValueError: If ``rotate`` does not fit the feature map, or if there is no default.

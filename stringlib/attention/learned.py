@@ -37,7 +37,7 @@ class RetNetDecay(DecayWeight):
         super().__init__(retnet_log_decay(heads))
 
     def reset_non_persistent_buffers(self) -> None:
-        """Compute the decays again, because a wrapper may have rounded or not initialised them."""
+        """Compute the decays again. A wrapper may have rounded them or left them uninitialised."""
         self.log_decay.copy_(retnet_log_decay(len(self.log_decay)))
 
 

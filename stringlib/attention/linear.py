@@ -233,7 +233,7 @@ def attend(
         state: The state after the earlier tokens, or None.
         documents: The documents of packed sequences, or None. The returned state is that of the
             last document, except for its length, which counts the tokens of all documents.
-        normalize: If True, the sum is divided by the sum of the weights. This needs ``ones``.
+        normalize: If True, the sum is divided by the sum of the weights. Requires ``ones=True``.
         ones: If True, a column of ones is appended to the values. The state then contains the
             denominator too.
 

@@ -193,7 +193,7 @@ class UnitCirculantProjection(CirculantProjection):
     :eq:`eq-nearest-circulant`. Every row is multiplied by an independent random factor with the
     distribution :math:`\chi_d`.
 
-    A product costs as much as for :class:`CirculantProjection`. For large d the error of the
+    A product costs as much as with a :class:`CirculantProjection`. For large d the error of the
     estimate tends to that of orthogonal features, if no channel of :math:`z = x + y` dominates. For
     small heads, or if few channels dominate, the error may be larger than that of independent rows.
     For example, if only one channel of z is not 0, the error is 1.25 times as large for

@@ -121,8 +121,9 @@ class RampWeight(PolynomialWeight):
     than p = 2 does. If :math:`c_0 = 0`, w gives the nearest tokens no larger share than p = 1 does.
 
     For p = 1 and p = 2 this weight equals the :class:`FallingWeight` of degree p. For p > 2 the
-    :class:`FallingWeight` of degree p is better. It needs the same number of copies, and the weight
-    at distance 0 divided by the mean weight is greater.
+    :class:`FallingWeight` of degree p is better. The two weights need the same number of copies,
+    and the ratio of the weight at distance 0 to the mean weight is greater for the
+    :class:`FallingWeight` than for this weight.
 
     Args:
         horizon: M, in tokens: the distance at which the weight is 0. A sequence of more than M + 1

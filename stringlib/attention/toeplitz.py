@@ -76,9 +76,9 @@ class ToeplitzWeight(PositionWeight):
     Args:
         bias: The biases b. For a sequence ``(heads, 2n - 1)``, with :math:`b_{j-i}` at index
             :math:`n - 1 + (j - i)`. For an h × w grid, with tokens in row-major order,
-            ``(heads, 2h - 1, 2w - 1)``; grids of more dimensions likewise. The biases of one head
-            serve any number of heads. Biases for a sequence of n tokens also serve shorter
-            sequences.
+            ``(heads, 2h - 1, 2w - 1)``. A grid of more dimensions has one more size for each further
+            dimension. The biases of one head serve any number of heads. Biases for a sequence of n
+            tokens also serve shorter sequences.
 
     Raises:
         ValueError: If ``bias`` has no dimension for the offsets, or an even number of offsets.

@@ -359,8 +359,8 @@ class Rotated(nn.Module):
     The model should multiply the rotated queries by the rotated keys without a norm in between. A
     norm of queries and keys (``q_norm``, ``k_norm``) would act on rotated vectors. A norm that only
     divides by the length commutes with every rotation. A norm that has learned weights, or
-    subtracts a mean, does not commute with them. Logits then depend on the positions themselves,
-    not only on their differences, and :meth:`folded` changes the logits.
+    subtracts a mean, does not commute with rotations. Logits then depend on the positions
+    themselves, not only on their differences, and :meth:`folded` changes the logits.
 
     Some models of timm (EVA-02, BEiT) compute with the weight of the projection instead of calling
     it, because their bias is stored elsewhere. Their call
@@ -528,9 +528,9 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
 
     ``save_pretrained`` saves these parameters together with the model. But ``from_pretrained``
     builds the original model, which does not contain these modules. Therefore ``from_pretrained``
-    does not load the parameters of these modules, and reports them as unexpected. It reports the
-    parameters of replaced projections as missing. Build the model, put in the same modules as
-    before saving, and call this function::
+    does not load the parameters of these modules, and reports them as unexpected.
+    ``from_pretrained`` also reports the parameters of replaced projections as missing. Build the
+    model, put in the same modules as before saving, and call this function::
 
         model = LlamaForCausalLM.from_pretrained(directory)
         model.model.rotary_emb = RotaryTables(CirculantSTRING(128))

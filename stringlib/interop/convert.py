@@ -1,4 +1,4 @@
-"""Convert weights of trained models to another layout, or merge an encoder's basis into them."""
+"""Convert weights of trained models to another layout, or merge a basis into these weights."""
 
 from __future__ import annotations
 

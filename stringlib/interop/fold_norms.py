@@ -71,8 +71,8 @@ def foldable(
     diagonal. The orthogonal matrices are then merged into the projections, and the diagonal
     matrices replace the scales.
 
-    These conditions on the scales are necessary and sufficient, except that the second one is only
-    sufficient if a scale is 0:
+    These conditions on the scales are necessary and sufficient, except that the second condition is
+    only sufficient if a scale is 0:
 
     - :math:`\Gamma_q^2` and :math:`\Gamma_k^2` map the channels of each frequency to channels of
       the same frequency, where frequencies that differ only in sign count as the same. If no two
@@ -346,7 +346,8 @@ def _congruence(squares: Tensor, rotates: bool) -> tuple[Tensor, Tensor]:
         rotates: Whether the channels rotate.
 
     Returns:
-        C and its inverse, ``(n, n)``. If no C diagonalises the squared scales, they do not either.
+        C and its inverse, ``(n, n)``. If no C diagonalises the squared scales, neither do the
+        returned matrices.
     """
     size = squares.shape[-1]
     one = torch.eye(size).to(squares)

@@ -60,17 +60,17 @@ class ViT(Blocks):
             - A module: all blocks share this rotary encoder or relative bias.
             - None (default): the model ignores the order of the patches, unless it has a position
               weight, a key shift, a window or a causal mask.
-        attention: ``"softmax"`` (default) or a feature map, as for
-            :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-        gate: Output gate, as for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-            Default: None.
+        attention: ``"softmax"`` (default), the name of a feature map in
+            :data:`~stringlib.attention.registry.FEATURES`, or a feature map of your own.
+        gate: Output gate: None (default), ``"headwise"`` or ``"elementwise"``; see
+            :class:`~stringlib.attention.gate.Gate`.
         channels: Number of channels of an image. Default: 1.
-        hidden: Number of hidden channels of the feed-forward layers, as for
-            :class:`~stringlib.models.blocks.Block`.
+        hidden: Number of hidden channels of the feed-forward layers. Default: ``4 * dim`` for
+            ``"mlp"``, and ``8 * dim // 3`` for ``"swiglu"``.
         mlp: Feed-forward layers: ``"mlp"`` (default), ``"swiglu"``, or None for blocks of attention
             alone.
-        residual_dropout: Probability of dropout in training, applied to what attention and the
-            feed-forward layers add to a token, as for :class:`~stringlib.models.blocks.Block`.
+        residual_dropout: Dropout probability in training. Dropout is applied to the outputs of
+            attention and of the feed-forward layers, before these outputs are added to the tokens.
             Default: 0.
         pool: Token from which the logits are computed, :eq:`eq-vit-read`. ``"cls"`` (default) uses
             a learned class token before the patches, ``"mean"`` the mean of the patches.
