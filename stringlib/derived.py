@@ -47,8 +47,8 @@ class Derived(nn.Module):
             if t.is_meta and not like.is_meta:
                 raise RuntimeError(
                     f"{type(self).__name__} must be created on the device where it will be used, "
-                    "got the meta device. The numbers given to its constructor are lost there, and "
-                    "no state_dict contains them."
+                    "got the meta device. On the meta device the numbers given to its constructor "
+                    "are lost, and no state_dict contains these numbers."
                 )
             return t.to(like.device, like.dtype)
 

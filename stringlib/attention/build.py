@@ -249,8 +249,8 @@ def _encoder(
         raise ValueError(f"encoder must have heads={expected}, got heads={encoder.heads}")
     if rotary and encoder.head_dim != channels:
         raise ValueError(
-            f"encoder must have head_dim {channels}, the number of channels or features that "
-            f"it rotates, got head_dim {encoder.head_dim}"
+            f"encoder must have head_dim {channels}, the number of channels or features to be "
+            f"rotated, got head_dim {encoder.head_dim}"
         )
     return encoder
 

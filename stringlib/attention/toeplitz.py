@@ -76,7 +76,7 @@ class ToeplitzWeight(PositionWeight):
     Args:
         bias: The biases b. For a sequence ``(heads, 2n - 1)``, with :math:`b_{j-i}` at index
             :math:`n - 1 + (j - i)`. For an h × w grid, with tokens in row-major order,
-            ``(heads, 2h - 1, 2w - 1)``. A grid of more dimensions has one more size for each further
+            ``(heads, 2h - 1, 2w - 1)``. A grid of more dimensions has a size for each further
             dimension. The biases of one head serve any number of heads. Biases for a sequence of n
             tokens also serve shorter sequences.
 

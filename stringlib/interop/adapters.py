@@ -251,7 +251,7 @@ class RotaryTables(nn.Module):
         if self.positions is None:
             raise ValueError(
                 "positions must be a function of the numbers of rows and columns for get_embed(), "
-                "got None. Pass it to RotaryTables, for example positions=grid_positions."
+                "got None. Pass a function to RotaryTables, for example positions=grid_positions."
             )
         if self.layout == "complex":
             raise ValueError(
@@ -561,7 +561,7 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     if not names:
         raise ValueError(
             "model must contain a RotaryTables or a Rotated, got a "
-            f"{type(model).__name__} without them. Put in the same modules as before saving."
+            f"{type(model).__name__} with neither. Put in the same modules as before saving."
         )
     wanted = {f"{name}.{key}" for name in names for key in model.get_submodule(name).state_dict()}
     saved: dict[str, Tensor] = {}
