@@ -20,10 +20,10 @@ from sphinx.util.docutils import SphinxDirective
 from book import exchanged
 
 TABLES = {
-    "table": ("Families with an encoder of this book in them", exchanged.HEADS, exchanged.table),
-    "known": ("Rotations", (*exchanged.ROTATIONS, "what surprises"), exchanged.known),
-    "norms": ("Does a basis fold?", ("it does", "families", "which"), exchanged.norms),
-    "others": ("Families without", ("family", "why"), exchanged.others),
+    "table": ("Families in which the outputs agree", exchanged.HEADS, exchanged.table),
+    "known": ("Rotations of released models", (*exchanged.ROTATIONS, "remark"), exchanged.known),
+    "norms": ("Can a basis be merged?", ("it can be merged", "families", "which"), exchanged.norms),
+    "others": ("Families without a replacement", ("family", "reason"), exchanged.others),
 }
 """Name → caption, headings and rows."""
 PLAIN = re.compile(r"[\d,.]+|–")

@@ -71,12 +71,12 @@ def table() -> Iterator[tuple[str, ...]]:
 
 
 NORMS = {
-    "behind": "always: they stand behind the rotation",
-    "any scales": "always: they have no scales",
-    "equal scales": "by the scales of a layer: ask `foldable`",
-    "none": "never: they subtract a mean",
+    "behind": "always: the norms come after the rotation",
+    "any scales": "always: the norms have no scales",
+    "equal scales": "depends on the scales of a layer: call `foldable`",
+    "none": "never: the norms subtract a mean",
 }
-"""What a record says of norms on queries and keys → whether a learned basis folds through them."""
+"""What a record says of norms on queries and keys → whether a learned basis can be merged."""
 
 
 def _listed(row: dict[str, Any]) -> list[str]:

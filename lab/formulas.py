@@ -36,7 +36,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import sympy as sp
@@ -50,8 +50,8 @@ CHAPTERS = Path(__file__).resolve().parents[1] / "notebooks"
 OPTIONS = ("skip", "tol", "about")
 UNKNOWN = (sp.Subs, sp.Derivative, AppliedUndef, MatrixElement, sp.Symbol)
 """What gets a random number in the values of a proof."""
-Value = Any
-Values = Mapping[str, Value]
+Value: TypeAlias = Any
+Values: TypeAlias = Mapping[str, Any]
 
 
 class Bound(NamedTuple):
@@ -65,7 +65,7 @@ class Bound(NamedTuple):
 
     checked: set[int]
     statements: int
-    sides: list[Value]
+    sides: list[Any]
 
 
 def displayed(label: str) -> str:

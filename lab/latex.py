@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 Node: TypeAlias = Any
 """An expression: a tuple ``(operation, operand, ...)``."""
 Statement: TypeAlias = list[Any]
-"""Expressions with the relations between them: ``[left, "=", right]``. One alone is a value."""
+"""Expressions with the relations between them, such as ``[left, "=", right]``."""
 
 
 class UnreadError(ValueError):

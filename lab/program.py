@@ -243,7 +243,7 @@ def bundle(programs: Mapping[str, Traced], *, half: bool = True) -> dict[str, An
             Default: True.
 
     Returns:
-        Dictionary with three entries:
+        A dictionary with these three entries.
 
         - ``"programs"``: a dictionary by name of the program. Each program has ``"inputs"`` (pairs
           of name and shape), ``"tensors"`` (indices into the list of all tensors), ``"outputs"``

@@ -31,8 +31,8 @@ class Derived(nn.Module):
         """Move or convert the module, then compute its non-persistent buffers again.
 
         So the buffers are accurate in the new dtype. If a subclass does not override
-        :meth:`reset_non_persistent_buffers`, its non-persistent buffers cannot be computed. Their
-        values are then copied, even by ``to_empty``.
+        :meth:`reset_non_persistent_buffers`, its non-persistent buffers cannot be computed. The
+        values of these buffers are then copied, even by ``to_empty``.
 
         Raises:
             RuntimeError: If non-persistent buffers have to be copied from the meta device, on which
@@ -47,8 +47,8 @@ class Derived(nn.Module):
             if t.is_meta and not like.is_meta:
                 raise RuntimeError(
                     f"{type(self).__name__} must be created on the device where it will be used, "
-                    "got the meta device. The numbers given to its constructor are lost there, and "
-                    "no state_dict contains them."
+                    "got the meta device. On the meta device the numbers given to its constructor "
+                    "are lost, and no state_dict contains these numbers."
                 )
             return t.to(like.device, like.dtype)
 

@@ -169,7 +169,7 @@ def document_ids_of(cu_seqlens: Indices[Tensor, "ends"], length: Count0) -> Tens
 
     Args:
         cu_seqlens: Cumulative lengths of the documents, as the functions of flash-attention take
-            them: 0, the end of the first document, the end of the second one, and so on.
+            them: 0, the end of the first document, the end of the second document, and so on.
         length: Number of tokens of the packed sequence. Tokens after the last document, such as
             padding, form one more document.
 

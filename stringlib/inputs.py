@@ -18,7 +18,7 @@ LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 INTEGERS = (numbers.Integral, torch.SymInt)
 """The types of integers in Python, and of the symbolic sizes that ``torch.export`` passes."""
 NO_VALUE = (RuntimeError, IndexError)
-"""The errors of a tensor that has no value to read: under ``vmap``, or if it is empty."""
+"""The errors of a tensor whose value cannot be read, because of ``vmap`` or because it is empty."""
 
 
 def require_name(name: str, value: object, known: Collection[str]) -> None:

@@ -55,9 +55,9 @@ def grid_positions(
     largest = _largest_whole(dtype)
     if max(sizes) - 1 > largest:
         raise ValueError(
-            f"dtype must represent all integers up to {max(sizes) - 1}, got {dtype}, which does so "
-            f"only up to {largest}. The largest coordinate is {max(sizes) - 1}. Pass "
-            "dtype=torch.float64."
+            f"dtype must represent all integers up to {max(sizes) - 1}, got {dtype}, which "
+            f"represents them only up to {largest}. The largest coordinate is {max(sizes) - 1}. "
+            "Pass dtype=torch.float64."
         )
     axes = [torch.arange(size, dtype=dtype, device=device) for size in sizes]
     cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)

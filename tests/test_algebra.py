@@ -96,7 +96,7 @@ def test_grids_count_cells_in_reading_order(sizes):
 
 test_bad_arguments_are_named = refusals(
     (lambda: skew(torch.zeros(4)), r"d\(d-1\)/2 entries .* got 4"),
-    (lambda: planar_skew(torch.ones(2), 3), "size must be at least 4 .*got 3"),
+    (lambda: planar_skew(torch.ones(2), 3), "size must be at least .* = 4, got 3"),
     (lambda: layout_permutation(7), "head_dim must be even .*got 7"),
     (lambda: grid_positions(), "sizes must contain at least one number"),
     (lambda: grid_positions(2.5), r"TypeError: sizes must be an int, got 2\.5"),

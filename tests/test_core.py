@@ -157,7 +157,7 @@ def test_a_core_takes_only_a_state_of_its_own() -> None:
         (SoftmaxAttention(RoPE(D)), cache),
         (LinearAttention(ELUFeatures(), None, CosineWeight(20)), state),
     ):
-        with pytest.raises(ValueError, match="causal must be True, and rotate must not"):
+        with pytest.raises(ValueError, match="need a layer with causal=True"):
             core(q, k, v, state=given)
     other.weight = CosineWeight(20)  # the same parts as those that made the state
     other(q, k, v, state=state)

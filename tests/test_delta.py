@@ -92,6 +92,6 @@ test_what_does_not_fit_is_named = refusals(
     (lambda: kernelised(causal=True), "normalize must be False for DeltaWeight"),
     (lambda: kernelised(normalize=False), "causal must be True with a DeltaWeight"),
     (turned, "weight must have a denominator for rotated features"),
-    (lambda: DeltaWeight(given(6)[3]).matrix(6, 6), "DeltaWeight.* is undefined, because"),
-    (lambda: LearnedDelta(4, 2).matrix(6, 6), "LearnedDelta.* is undefined, because"),
+    (lambda: DeltaWeight(given(6)[3]).matrix(6, 6), "DeltaWeight.* is undefined. Under"),
+    (lambda: LearnedDelta(4, 2).matrix(6, 6), "LearnedDelta.* is undefined. Under"),
 )

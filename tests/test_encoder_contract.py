@@ -90,11 +90,11 @@ OMEGA = torch.zeros(2, 2, 1)
 
 
 test_what_does_not_fit_a_constructor_is_named = refusals(
-    (lambda: AxialRoPE(4, 3), "head_dim must be at least 6 for 3 coordinates, got 4"),
+    (lambda: AxialRoPE(4, 3), "head_dim must be at least 2 \\* coord_dim = 6, got 4"),
     (lambda: CirculantSTRING(16, block_size=5), "block_size must divide head_dim 16, got 5"),
     (lambda: CirculantSTRING(16, block_size=32), "block_size must divide head_dim 16, got 32"),
     (lambda: STRING(OMEGA[:, :0]), "head_dim must be given"),
-    (lambda: STRING(OMEGA, head_dim=3), "head_dim must be at least 4 .* 3"),
+    (lambda: STRING(OMEGA, head_dim=3), "head_dim must be at least .* = 4, got 3"),
     (
         lambda: STRING(OMEGA, torch.eye(4).expand(2, 4, 4), head_dim=6),
         r"basis must have shape \(2, 6, 6\)",

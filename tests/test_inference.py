@@ -51,7 +51,7 @@ def test_a_fused_projection_is_refused_or_its_heads_are_told(count: int) -> None
         assert torch.equal(encoder.fold(part, heads=count), encoder.fold(part))
     assert encoder.fold(fused, heads=3 * count).shape == fused.shape  # it is said to be no such one
     with pytest.raises(
-        ValueError, match="heads must be 3 or None for an encoder with 3 heads, got 1"
+        ValueError, match="heads must be None or 3, the number of heads of the encoder, got 1"
     ):
         CirculantSTRING(4, heads=3).fold(torch.randn(12, 4), heads=1)
 

@@ -169,7 +169,7 @@ def attend(**changes: Any) -> Any:
 test_bad_arguments_are_named = refusals(
     (lambda: attend(mode="recurrent"), "causal must be True with mode='recurrent', got False"),
     (lambda: attend(mode="fft"), "mode must be None or one of parallel, .*got 'fft'"),
-    (lambda: attend(phi_q=draw(2, 4, 3), causal=True), "phi_k must have 4 tokens, as many as phi"),
+    (lambda: attend(phi_q=draw(2, 4, 3), causal=True), "as many tokens as phi_q, 4"),
     (lambda: attend(state=MADE), "^state must be None unless causal"),
     *[(lambda bad=bad: attend(state=MADE._replace(sums=bad), causal=True),
        rf"state must have sums of shape \(2, 3, 6\), .*got \({len(bad)}, {bad.shape[1]}, 6\)")
@@ -177,7 +177,7 @@ test_bad_arguments_are_named = refusals(
     (lambda: attend(return_state=True), "return_state must be False unless causal"),
     (lambda: attend(key_mask=torch.ones(5).bool()), r"key_mask must have .*got \(5,\)"),
     (lambda: attend(causal=True, state=MADE, key_scale=draw(2, 6)),
-     r"key_scale must be None, got a tensor .* the state was computed without key scales"),
+     r"key_scale must be None, got a tensor .* The state was computed without key scales"),
     (lambda: attend(weight=TOEPLITZ, causal=True, mode="chunk", key_scale=draw(2, 6)),
      "mode must be None or 'parallel' for a causal ToeplitzWeight with key_scale"),
     (lambda: attend(weight=TOEPLITZ, causal=True, return_state=True),

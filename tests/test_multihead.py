@@ -521,7 +521,7 @@ def test_a_grid_is_decoded_row_by_row() -> None:
     rest = layer(x[4:], state=state)
     assert properties.largest_difference(torch.cat([first, rest]), layer(x)) <= 1e-5
     with pytest.raises(
-        ValueError, match="positions must be given for 7 tokens, got None, because grid"
+        ValueError, match=r"positions must be given for 7 tokens, got None\. The grid"
     ):
         layer(torch.randn(7, 24))
 
@@ -531,7 +531,7 @@ def test_positions_are_counted_where_there_is_one_coordinate() -> None:
     assert torch.equal(layer(x), layer(x, torch.arange(LENGTH)[:, None]))
     layer = MultiHeadAttention(DIM, HEADS, MixedRoPE(D, 2, heads=HEADS))
     with pytest.raises(
-        ValueError, match=r"positions must be given .* for an encoder with 2 coordinates"
+        ValueError, match=r"positions must be given .* for an encoder with coord_dim=2"
     ):
         layer(x.float())
 
@@ -570,8 +570,8 @@ TABLE = torch.zeros(3, 17, requires_grad=True)
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"heads": 5}, "heads must divide dim 12, got 5"),
     ({"kv_heads": 2}, "kv_heads must divide heads = 3, got 2"),
-    ({"kv_heads": 1, "encoder": MixedRoPE(4, 1, heads=3)}, "encoder must have 1 heads, got 3"),
-    ({"kv_heads": 1, "encoder": ALiBi(1)}, "encoder must have 3 heads, got 1"),
+    ({"kv_heads": 1, "encoder": MixedRoPE(4, 1, heads=3)}, "must have heads=1, got heads=3"),
+    ({"kv_heads": 1, "encoder": ALiBi(1)}, "encoder must have heads=3, got heads=1"),
     ({"gate": "soft"}, "gate must be None or one of headwise, elementwise, got 'soft'"),
     ({"attention": "gelu"}, "attention must be one of softmax, relu, .*, got 'gelu'"),
     ({"num_features": 8}, "num_features must be None unless attention is one of favor, .*, got 8"),
@@ -630,10 +630,13 @@ def test_calls_that_do_not_fit_the_layer() -> None:
     bad: list[tuple[str, Any]] = [
         ("positions must have", lambda: layer(x, torch.arange(8)[:, None])),
         (
-            "causal must be True, and rotate must not be",
+            "state and return_state need a layer with causal=True",
             lambda: make("relu", causal=False)(x, return_state=True),
         ),
-        ("must have a recurrent form .* got LearnedToeplitz", lambda: nprf(x, return_state=True)),
+        (
+            "need a weight with a recurrent form, got the weight LearnedToeplitz",
+            lambda: nprf(x, return_state=True),
+        ),
         ("x must have at most length = 9 tokens, got 10", lambda: nprf(random(10, DIM))),
         ("key_mask must have shape", lambda: layer(x, key_mask=short)),
         ("key_mask must have shape", lambda: layer(x, state=state, key_mask=short)),

@@ -29,6 +29,7 @@ def test_no_number_of_the_text_has_changed_unnoticed() -> None:
         ("As Su et al. [[2021](https://a.b/2104.09864)] wrote in 2021, it is 7.", ["7"]),
         ("A role {recorded}`0.5 <a>`, `code 3` and $$x = 5$$ (eq-a) are held; 6 is not.", ["6"]),
         ("**It takes** about 55 minutes to read, and half a minute to run.", []),
+        ("```{question}\n:answer: 2 ** 5\n\nIt is 7.\n```\n8 more", ["7", "8"]),
         ("The 95% interval, a 3-D grid, float32 and `x`.", []),
         ("Between 0.2 and 0.3 in $d = 64$ channels", ["0.2", "0.3", "64"]),
     ],

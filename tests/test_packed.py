@@ -216,7 +216,7 @@ def test_functions_keep_documents_apart() -> None:
         assert close(found, linear(q, k, v, causal=True, document_ids=ids))
     _, state = linear(q, k, v, causal=True, document_ids=ids, return_state=True)
     assert state.length == 2
-    with pytest.raises(ValueError, match="phi_k must have 3 tokens, as many as phi_q, if docum"):
+    with pytest.raises(ValueError, match="phi_k must have as many tokens as phi_q, 3, if docum"):
         linear(q[..., :3, :], k, v, document_ids=ids)
 
 
@@ -343,7 +343,7 @@ def test_what_has_no_packed_form_says_so() -> None:
     with pytest.raises(ValueError, match="document_ids must be None for a ToeplitzWeight of a gri"):
         MultiHeadAttention(12, 3, weight="toeplitz", **grid)(x, document_ids=ids)
     with pytest.raises(
-        ValueError, match=r"positions must be given .* for an encoder with 2 coordina"
+        ValueError, match=r"positions must be given .* for an encoder with coord_dim=2"
     ):
         MultiHeadAttention(12, 3, "mixed", **grid)(x, document_ids=ids)
     long = MultiHeadAttention(12, 3, attention="relu", weight="cosine", horizon=3)

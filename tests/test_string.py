@@ -109,5 +109,5 @@ def test_rounded_generators_still_rotate() -> None:
 
 
 def test_liere_refuses_positions_of_another_number_of_coordinates() -> None:
-    with pytest.raises(ValueError, match="positions must have 2 coordinates"):
+    with pytest.raises(ValueError, match="positions must have a last dimension of size 2"):
         liere_matrix(normal(3, 3), skew(normal(2, 15)))

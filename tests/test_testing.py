@@ -196,7 +196,7 @@ WRONG: list[tuple[Callable[..., None], Callable[..., Any], tuple[str, ...] | Non
     ),
     (check_encoder, Rounded, QUICK, r"gradients are the derivatives: "),
     (check_encoder, Unfinished, ("eager",), r"NotImplementedError: basis: to do"),
-    (check_encoder, Forgetful, QUICK, r"numbers that its constructor was given are lost"),
+    (check_encoder, Forgetful, QUICK, r"numbers given to its constructor are lost"),
     (check_encoder, lambda: Peeking(4), ("blind",), r"blind: values of tensors must not be read"),
     (check_encoder, lambda: ForOneLength(4), None, r"compiled: a result for 3 times 9"),
     (check_feature_map, Uneven, QUICK, r"an output before a changed key must have an error"),

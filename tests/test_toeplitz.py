@@ -252,7 +252,7 @@ def attend(heads: int = 2, n: int = 8, bias: tuple[int, ...] = (2, 15), **option
 test_bad_arguments_are_named = refusals(
     (lambda: ToeplitzWeight(torch.zeros(2, 16)), r"bias must have shape \(heads, 2n - 1\)"),
     (lambda: attend(n=9), "at most 8 for a bias of shape .*, got 9"),
-    (lambda: attend(heads=3), "bias must have 1 or 3 heads for features"),
+    (lambda: attend(heads=3), "bias must have a first dimension of size 1 or 3"),
     (lambda: attend(n=4, bias=(2, 3, 5)), "tokens must be 6 for a bias of shape .*, got 4"),
     (
         lambda: attend(causal=True, mode="chunk"),

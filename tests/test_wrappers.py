@@ -164,7 +164,7 @@ def test_layers_without_a_state_are_refused_also_in_wrappers():
     model = language_model("relu-t5")
     with pytest.raises(ValueError, match="needs layers with a state"):
         model.generate(text(2, 3), 2)
-    with pytest.raises(ValueError, match="must have a recurrent form"):
+    with pytest.raises(ValueError, match="need a weight with a recurrent form"):
         wrapped(model, Own, "block").generate(text(2, 3), 2)
     with pytest.raises(
         ValueError, match=r"batch_shape must contain .* the size of the batch, got \(2, 3\)"

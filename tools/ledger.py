@@ -436,8 +436,8 @@ def counts(ledger: Ledger) -> str:
     noticed = tried - sum(len(reading["missed"]) for reading in readings)
     return (
         f"{proved} The LaTeX of {whole} of them is computed with the values of their proofs, and "
-        f"that of {len(readings) - whole} more in part. Of {tried} changes of a single sign, "
-        f"number, exponent, function or index in these formulas, the checks notice {noticed}."
+        f"that of {len(readings) - whole} more in part. Of {tried:,} changes of a single sign, "
+        f"number, exponent, function or index in these formulas, the checks notice {noticed:,}."
     )
 
 

@@ -31,7 +31,8 @@
   label.append("Show only", field);
   bar.append(label, count);
   let last = title;
-  while (last.nextElementSibling?.matches("p")) { last = last.nextElementSibling; }
+  const holds = element => element.matches("section, dl") || boxes.some(box => element.contains(box));
+  while (last.nextElementSibling && !holds(last.nextElementSibling)) { last = last.nextElementSibling; }
   last.after(bar);
 
   function show() {

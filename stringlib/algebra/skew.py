@@ -226,7 +226,7 @@ def planar_skew(
     """
     pairs = frequencies.shape[-1]
     if size < 2 * pairs:
-        raise ValueError(f"size must be at least {2 * pairs} for {pairs} pairs, got {size}")
+        raise ValueError(f"size must be at least 2 * pairs = {2 * pairs}, got {size}")
     first, second = pair_channels(pairs, layout, frequencies.device).unbind(-1)
     generator = frequencies.new_zeros(*frequencies.shape[:-1], size, size)
     generator[..., first, second] = -frequencies

@@ -10,8 +10,9 @@ arithmetic, in three steps:
    with an odd channel. The singular vectors of the matrix of these entries span the planes, and
    they are orthonormal even if frequencies are equal or zero.
 3. Separate planes that have nearly equal frequencies in the combination, because rounding errors
-   mix these planes. Newton steps separate them, using all generators. Only step 3 has a threshold:
-   planes whose frequencies differ by less than ``SAME`` in every generator are not separated.
+   mix these planes. Newton steps with all generators separate the planes. Only step 3 has a
+   threshold: planes whose frequencies differ by less than ``SAME`` in every generator are not
+   separated.
 
 The generators are then rebuilt from the planes and compared with the given ones. If the difference
 is more than rounding errors, another combination is drawn. If no combination gives planes that fit,

@@ -81,7 +81,7 @@ def make_core(
     if grid is not None and weight != "toeplitz" and not reads_grid:
         raise ValueError(
             "grid must be None unless weight is 'toeplitz' or encoder is a rotary encoder with two "
-            f"coordinates, got {grid!r}. Leave it out."
+            f"coordinates, got {grid!r}. Leave out grid."
         )
     if features is None:
         if weight is not None:
@@ -94,14 +94,14 @@ def make_core(
         )
     if window is not None:
         raise ValueError(
-            f"window must be None unless attention is 'softmax', got {window}. Leave it out. In a "
-            "causal layer a decay, for example weight='retnet', also favours near tokens."
+            f"window must be None unless attention is 'softmax', got {window}. Leave out window. "
+            "In a causal layer a decay, for example weight='retnet', also favours near tokens."
         )
     if attention_dropout:
         raise ValueError(
-            f"attention_dropout must be 0 unless attention is 'softmax', got {attention_dropout}, "
-            "because linear attention does not form its weights. Leave it out, or use "
-            "residual_dropout of the block or model instead."
+            f"attention_dropout must be 0 unless attention is 'softmax', got {attention_dropout}. "
+            "Linear attention never forms the matrix of attention weights. Leave out "
+            "attention_dropout, or use residual_dropout of the block or model instead."
         )
     if isinstance(weight, str) and not isinstance(made, RelativeBias):
         context = {"dim": dim, "heads": heads, "features": width, "grid": grid}
@@ -240,17 +240,17 @@ def _encoder(
             return make_encoder(encoder, channels, coord_dim, heads=heads, **own)
         except ValueError as error:
             raise ValueError(
-                f"encoder must fit heads of {channels} channels and {coord_dim} coordinates, "
+                f"encoder must accept head_dim={channels} and coord_dim={coord_dim}, "
                 f"got {encoder!r}, which raised: {error}"
             ) from error
     rotary = isinstance(encoder, RotaryEncoder)
     if encoder.heads not in ((1, heads) if rotary else (all_heads,)):
         expected = f"1 or {heads}" if rotary and heads > 1 else str(heads if rotary else all_heads)
-        raise ValueError(f"encoder must have {expected} heads, got {encoder.heads} heads")
+        raise ValueError(f"encoder must have heads={expected}, got heads={encoder.heads}")
     if rotary and encoder.head_dim != channels:
         raise ValueError(
-            f"encoder must have head_dim {channels}, the number of channels or features that "
-            f"it rotates, got head_dim {encoder.head_dim}"
+            f"encoder must have head_dim {channels}, the number of channels or features to be "
+            f"rotated, got head_dim {encoder.head_dim}"
         )
     return encoder
 

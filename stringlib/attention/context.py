@@ -55,7 +55,7 @@ def checked_context(
     if is_offloaded(layer.to_q) and any(p.is_meta for p in layer.core.parameters()):
         raise ValueError(
             "encoder, features and weight must not be offloaded one by one, got parameters on "
-            "meta, because the layer uses these parameters together. Pass "
+            "the meta device. The layer uses these parameters together. Pass "
             "preload_module_classes=['MultiHeadAttention'] to cpu_offload of accelerate."
         )
     if positions is not None:
@@ -63,7 +63,7 @@ def checked_context(
     if context is None:
         if layer.context_dim != layer.dim:
             raise ValueError(
-                "context must be given, got None, because the layer has context_dim = "
+                "context must be given, got None. The layer has context_dim = "
                 f"{layer.context_dim} and dim = {layer.dim}. Pass the tokens to attend to."
             )
         if context_positions is not None or mask is not None:
@@ -76,16 +76,16 @@ def checked_context(
         return None
     for name, given in tokens_alone.items():
         if given is not None:
-            hint = "Pass context_mask instead" if name == "key_mask" else "Leave it out"
+            hint = "Pass context_mask instead" if name == "key_mask" else f"Leave out {name}"
             raise ValueError(
-                f"{name} must be None with context, got a tensor of shape {tuple(given.shape)}, "
-                f"because the tokens of context are the keys. {hint}."
+                f"{name} must be None with context, got a tensor of shape {tuple(given.shape)}. "
+                f"In this case the keys are the tokens of context. {hint}."
             )
     unfit = layer.core.unfit_for_context
     if unfit is not None:
         raise ValueError(
             f"context must be None for {unfit}, got a tensor of shape {tuple(context.shape)}. "
-            "Leave it out, and use a second layer for cross-attention."
+            "Leave out context, and use a second layer for cross-attention."
         )
     require_like_weight("context", context, layer.to_k)
     if context_positions is not None:

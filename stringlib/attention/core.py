@@ -103,9 +103,9 @@ class AttentionCore(nn.Module):
                 the number of keys is the number of queries.
             v: Values, ``(..., kv_heads, keys, d_v)``.
             positions: Positions of the tokens, ``(..., n, coord_dim)``, or the phases of the
-                encoder at these positions. A roll takes integers. Default: 0, 1, 2, … after the
-                tokens of ``state``, or the positions of the grid. With ``document_ids`` the default
-                restarts at 0 in each document.
+                encoder at these positions. A roll takes integers. Default: 0, 1, 2, …, or the
+                positions of the grid. With ``state`` the default positions continue from the number
+                of tokens in the state. With ``document_ids`` they restart at 0 in each document.
             tokens: The tokens of the layer, ``(..., n, dim)``, from which a learned weight
                 computes its decays. Default: ``q``.
             key_mask: False for padding, ``(..., keys)`` or ``(..., heads, keys)``. Default: None,
@@ -147,8 +147,8 @@ class AttentionCore(nn.Module):
             if self.causal or documents is not None:
                 raise ValueError(
                     "key_positions must be None in causal attention and with document_ids, got a "
-                    f"{type(key_positions).__name__}, because queries and keys then belong to the "
-                    "same tokens. Leave it out."
+                    f"{type(key_positions).__name__}. In these cases queries and keys belong to "
+                    "the same tokens. Leave out key_positions."
                 )
             key_at = self.located(k, key_positions, name="key_positions")
         elif at is not None and k.shape[-2] != q.shape[-2]:
@@ -190,9 +190,9 @@ class AttentionCore(nn.Module):
         """
         if not self.has_state:
             raise ValueError(
-                "causal must be True, and rotate must not be 'after', in a layer with a state, got "
-                f"causal={self.causal} and rotate={self.rotate!r}. Build the layer in this way, or "
-                "leave out state and return_state."
+                "state and return_state need a layer with causal=True and without rotate='after', "
+                f"got a layer with causal={self.causal} and rotate={self.rotate!r}. Create the "
+                "layer with other arguments, or leave out state and return_state."
             )
         if state is not None:
             if not isinstance(state, self.state_type):
@@ -244,8 +244,8 @@ class AttentionCore(nn.Module):
             expected = f"{classes} or None" if classes else "None"
             raise TypeError(
                 f"{name} must be {expected}, got {type(value).__name__}. A wrapper around a part "
-                "would hide what the layer calls. Wrap the core, the layer or the block instead, "
-                "as modules_to_save=['core'] of peft does."
+                "would hide the methods that the layer calls. Wrap the core, the layer or the "
+                "block instead, as modules_to_save=['core'] of peft does."
             )
         super().__setattr__(name, value)
         if name in PARTS and "kind" in vars(self):
@@ -291,9 +291,10 @@ class AttentionCore(nn.Module):
     def _default_positions(
         self, q: Tensor, coord_dim: int, state: Any, documents: Documents | None, name: str
     ) -> Tensor:
-        """Return the positions 0, 1, 2, … after the tokens of a state, or those of the grid.
+        """Return the default positions: 0, 1, 2, …, or for two coordinates those of the grid.
 
-        With ``documents`` the positions count from 0 in each document.
+        With ``state`` the default positions continue from the number of tokens in the state. With
+        ``documents`` they restart at 0 in each document.
 
         Raises:
             ValueError: If there is no default for the number of coordinates, or if the grid has
@@ -308,14 +309,14 @@ class AttentionCore(nn.Module):
         if self.grid is None or coord_dim != 2 or documents is not None:
             raise ValueError(
                 f"{name} must be given with shape (..., {n}, {coord_dim}) for an encoder with "
-                f"{coord_dim} coordinates, got None"
+                f"coord_dim={coord_dim}, got None"
             )
         positions = grid_positions(*self.grid, device=q.device)
         own = positions[before : before + n] if self.causal else positions
         if n != len(own):
             raise ValueError(
-                f"{name} must be given for {before + n} tokens, got None, because grid = "
-                f"{self.grid} has {len(positions)} positions"
+                f"{name} must be given for {before + n} tokens, got None. The grid {self.grid} has "
+                f"{len(positions)} positions. Pass {name}, or as many tokens as the grid has."
             )
         return own
 

@@ -120,6 +120,6 @@ class CosineWeight(PositionWeight):
         if not self.positive and length - 1 > self.horizon:
             raise ValueError(
                 f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}. "
-                "At distances greater than the horizon the cosine is negative. Pass a larger "
-                "horizon, or positive=True, which has no limit."
+                "At distances just above the horizon the cosine is negative. Pass a larger "
+                "horizon, or positive=True, which accepts any number of tokens."
             )

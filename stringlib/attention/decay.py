@@ -96,9 +96,10 @@ def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: in
     # if both forms fit, the dimension of size `heads` decides; here there are two such dimensions
     if scalar and vector and shape[-2] == shape[-3] == heads and log_decay.numel() > 1:
         raise ValueError(
-            f"log_decay must have shape {(*batch_shape, n, 1)} for one decay per token, or "
-            f"{(*batch_shape, n, m)} for one decay per token and feature, got {shape}, which fits "
-            f"both forms. The first {len(batch_shape)} sizes may be 1."
+            f"log_decay must have a shape that fits one form only, got {shape}, which could be one "
+            "decay per token or one decay per token and feature. Expand log_decay to "
+            f"{(*batch_shape, n, 1)} for one decay per token, or to {(*batch_shape, n, m)} for one "
+            f"decay per token and feature. The first {len(batch_shape)} sizes may be 1."
         )
     if scalar and (shape[-2] == heads or not vector):
         return log_decay[..., None]
@@ -170,8 +171,8 @@ class DecayWeight(PositionWeight):
             raise ValueError(
                 f"log_decay must have shape (heads,), (..., heads, {tokens}) or "
                 f"(..., heads, {tokens}, 1) for a matrix of {tokens} tokens, got "
-                f"{tuple(self.log_decay.shape)}. With one decay per feature there is no single "
-                "matrix."
+                f"{tuple(self.log_decay.shape)}. Call matrix(n, n) for the number n of tokens of "
+                "log_decay. A weight with one decay per feature has no single matrix."
             )
         return decay_matrix(log_decay)[..., :num_queries, :num_keys]
 

@@ -114,8 +114,8 @@ class ReplacingWeight(PositionWeight):
     def matrix(self, num_queries: int, num_keys: int) -> Tensor:
         """Raise ``ValueError``, because a weight depends on the keys between query and key."""
         raise ValueError(
-            f"{type(self).__name__}.matrix() is undefined, because under the delta rule the weight "
-            "of a query and a key depends on the keys between the two. Call delta_rule() for the "
+            f"{type(self).__name__}.matrix() is undefined. Under the delta rule the weight of a "
+            "query and a key depends on the keys between the two. Call delta_rule() for the "
             "outputs."
         )
 

@@ -151,9 +151,9 @@ class SimplexProjection(OrthogonalProjection):
     Let d be the number of channels. The directions of a block of d rows are d orthogonal unit
     vectors from which their mean is subtracted, scaled to length 1 again. Any two of these
     directions have the inner product :math:`-1/(d-1)`, :eq:`eq-simplex-gram`. Every row is exactly
-    Gaussian, as for :class:`OrthogonalProjection`, so the estimate of :math:`e^{x^\top y}` is
-    unbiased. For a full block with independent lengths, no other joint distribution of the
-    directions gives a smaller error. For d = 1 a row is a Gaussian number.
+    Gaussian, like the rows of :class:`OrthogonalProjection`, so the estimate of
+    :math:`e^{x^\top y}` is unbiased. For a full block with independent lengths, no other joint
+    distribution of the directions gives a smaller error. For d = 1 a row is a Gaussian number.
 
     Source:
         Reid et al. 2023, simplex random features.

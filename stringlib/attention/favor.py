@@ -175,10 +175,10 @@ class FavorFeatures(FeatureMap):
         The features of a key are divided by :math:`\sqrt m` times the maximum of these features.
         The logarithms of these factors are the scales of the keys. For
         ``features, scale = phi.scaled_keys(k)``, the product ``features * scale.exp()[..., None]``
-        is the tensor of features without stabiliser, up to rounding.
-        The scale of a key does not depend on other keys, so that causal attention can compute it
-        token by token, :eq:`eq-favor-scaled-keys`. The scales must not be omitted, because without
-        them every key would have the same maximum.
+        is the tensor of features without stabiliser, up to rounding. The scale of a key does not
+        depend on other keys, so that causal attention can compute the scales token by token,
+        :eq:`eq-favor-scaled-keys`. The scales must not be omitted, because without them every key
+        would have the same maximum.
 
         Args:
             k: Keys, ``(..., heads, seq, head_dim)``.

@@ -27,7 +27,7 @@ class FeatureMap(nn.Module):
             softmax are :math:`q^\top k/\sqrt d`. Default: 1.
         place: The default for ``rotate`` of a layer with a rotary encoder: ``"before"`` (queries
             and keys are rotated) or ``"after"`` (features are rotated). Default: None, which means
-            that the user of the layer has to choose.
+            that the layer has no default for ``rotate``.
         nonnegative: True (default) if no feature is negative, so that no similarity is negative.
             If False, a layer does not divide by the sum of the weights, which could be 0.
     """

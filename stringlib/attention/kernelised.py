@@ -70,9 +70,9 @@ class LinearAttention(AttentionCore):
         if isinstance(encoder, RelativeBias):
             if weight is not None:
                 raise ValueError(
-                    f"weight must be None with a RelativeBias as encoder, got {weight!r}, because "
-                    "linear attention uses the exponential of the bias as its weight. Leave out "
-                    "weight or encoder."
+                    f"weight must be None with a RelativeBias as encoder, got {weight!r}. Linear "
+                    "attention uses the exponential of the bias as its weight. Leave out weight or "
+                    "encoder."
                 )
             from stringlib.attention.toeplitz import BiasWeight
 
@@ -94,9 +94,15 @@ class LinearAttention(AttentionCore):
         """What refuses a context, such as "a causal layer", or None if a context is accepted."""
         made = None
         if self.weight is not None and type(self.weight).forward is not PositionWeight.forward:
-            weight = type(self.weight).__name__
-            made = f"a layer with the weight {weight}"
+            made = f"a layer of linear attention with {self._named_weight()}"
         return super().unfit_for_context or made
+
+    def _named_weight(self) -> str:
+        """Return the weight in the words of the caller, who passes a relative bias as encoder."""
+        bias = getattr(self.weight, "bias", None)
+        if isinstance(bias, RelativeBias):
+            return f"the relative bias {type(bias).__name__}"
+        return f"the weight {type(self.weight).__name__}"
 
     def _description(self) -> str:
         """Return the value of ``kind`` for the parts that the core has now."""
@@ -157,9 +163,9 @@ class LinearAttention(AttentionCore):
         """
         if self.causal and self.rotate != "after" and not self.has_state:
             raise ValueError(
-                "weight (or the bias in its place) must have a recurrent form in a layer with a "
-                f"state, got {type(self.weight).__name__}. Use a decay in its place, for example "
-                "weight='retnet', or pass all tokens at once without state and return_state."
+                "state and return_state need a weight with a recurrent form, got "
+                f"{self._named_weight()}. Use a decay instead, for example weight='retnet', or "
+                "pass all tokens at once without state and return_state."
             )
         super().require_state(state)
         own = None if state is None or state.drawn is None else self.features.drawn()
@@ -196,25 +202,25 @@ class LinearAttention(AttentionCore):
                 )
         if weight.causal_only and not self.causal:
             raise ValueError(
-                f"causal must be True with the weight {type(weight).__name__}, got False, because "
-                "this weight is defined for earlier keys only"
+                f"causal must be True with the weight {type(weight).__name__}, got False. This "
+                "weight is defined for earlier keys only. Pass causal=True, or another weight."
             )
         if self.rotate in ("after", "roll") and not weight.rotatable:
             raise ValueError(
                 f"rotate must not be 'after' or 'roll' with the weight {type(weight).__name__}, "
-                f"got {self.rotate!r}, because this weight does not allow features that are "
-                "rotated or rolled. For positions use a rotary encoder with rotate='before'."
+                f"got {self.rotate!r}. This weight does not allow features that are rotated or "
+                "rolled. For positions use a rotary encoder with rotate='before'."
             )
         return weight
 
 
 def side_of_rotation(encoder: Any, features: FeatureMap, rotate: str | None) -> str | None:
-    """Return on which side of the feature map an encoder is applied, ``"before"`` or ``"after"``.
+    """Return whether an encoder is applied ``"before"`` or ``"after"`` the feature map.
 
     Args:
         encoder: A rotary encoder, its name, or None, for which the result is None.
         features: The feature map.
-        rotate: The side that the user has chosen, or None for the default of the feature map.
+        rotate: ``"before"``, ``"after"``, or None for the default of the feature map.
 
     Raises:
         ValueError: If ``rotate`` does not fit the feature map, or if there is no default.
@@ -223,8 +229,8 @@ def side_of_rotation(encoder: Any, features: FeatureMap, rotate: str | None) -> 
         return None
     if rotate == "after" and not features.nonnegative:
         raise ValueError(
-            f"rotate must be 'before' with {type(features).__name__}, got 'after', because 'after' "
-            "needs features that are never negative"
+            f"rotate must be 'before' with {type(features).__name__}, got 'after'. With 'after' "
+            "the features must never be negative. Pass rotate='before'."
         )
     rotate = rotate or features.place
     if rotate is None:

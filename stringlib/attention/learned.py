@@ -37,7 +37,7 @@ class RetNetDecay(DecayWeight):
         super().__init__(retnet_log_decay(heads))
 
     def reset_non_persistent_buffers(self) -> None:
-        """Compute the decays again, because a wrapper may have rounded or not initialised them."""
+        """Compute the decays again. A wrapper may have rounded them or left them uninitialised."""
         self.log_decay.copy_(retnet_log_decay(len(self.log_decay)))
 
 
@@ -84,8 +84,8 @@ class TokenDecay(PositionWeight):
         matrix. With one decay per feature there is no single matrix.
         """
         raise ValueError(
-            f"{type(self).__name__}.matrix() is undefined, because the decay depends on the "
-            f"tokens. If there is one decay per token, call weight = {type(self).__name__}(…)(x) "
+            f"{type(self).__name__}.matrix() is undefined. The decay depends on the tokens. "
+            f"If there is one decay per token, call weight = {type(self).__name__}(…)(x) "
             "with n tokens x, then weight.matrix(n, n). With one decay per feature there is no "
             "single matrix."
         )

@@ -169,8 +169,8 @@ def linear_attention(
         documents = packed(phi_q, phi_k, document_ids, state)
     if normalize and not weight.normalized:
         raise ValueError(
-            f"normalize must be False for {type(weight).__name__}, got True, because this weight "
-            "has no denominator. Pass normalize=False."
+            f"normalize must be False for {type(weight).__name__}, got True. This weight has no "
+            "denominator. Pass normalize=False."
         )
     out, after = attend(
         phi_q,
@@ -193,8 +193,8 @@ def linear_attention(
         return out
     if after is None:
         raise ValueError(
-            f"return_state must be False for {type(weight).__name__}, got True, because this "
-            "weight has no state. Pass all tokens at once, or use a DecayWeight."
+            f"return_state must be False for {type(weight).__name__}, got True. This weight "
+            "has no state. Pass all tokens at once, or use a DecayWeight."
         )
     if documents is not None:
         after = after._replace(length=documents.last_length())
@@ -233,7 +233,7 @@ def attend(
         state: The state after the earlier tokens, or None.
         documents: The documents of packed sequences, or None. The returned state is that of the
             last document, except for its length, which counts the tokens of all documents.
-        normalize: If True, the sum is divided by the sum of the weights. This needs ``ones``.
+        normalize: If True, the sum is divided by the sum of the weights. Requires ``ones=True``.
         ones: If True, a column of ones is appended to the values. The state then contains the
             denominator too.
 
@@ -249,8 +249,8 @@ def attend(
         expected, how = ("be given", "with") if key_scale is None else ("be None", "without")
         given = "None" if key_scale is None else f"a tensor of shape {tuple(key_scale.shape)}"
         raise ValueError(
-            f"key_scale must {expected}, got {given}, because the state was computed {how} key "
-            "scales. Pass key_scale in every call that shares a state, or in none."
+            f"key_scale must {expected}, got {given}. The state was computed {how} key scales. "
+            "Pass key_scale in every call that shares a state, or in none."
         )
     with without_autocast(v):  # long sums in half precision would lose too many digits
         q, k, u, key_scale = prepared(phi_q, phi_k, v, key_scale, key_mask)
@@ -293,7 +293,7 @@ def packed(
     """
     if phi_q.shape[-2] != phi_k.shape[-2]:
         raise ValueError(
-            f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, if document_ids are "
+            f"phi_k must have as many tokens as phi_q, {phi_q.shape[-2]}, if document_ids are "
             f"given, got shape {tuple(phi_k.shape)}"
         )
     return documents_of(phi_q, document_ids, 0 if state is None else state.length)
@@ -334,7 +334,7 @@ def require_fitting(
         )
     if causal and phi_q.shape[-2] != phi_k.shape[-2]:
         raise ValueError(
-            f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, if causal=True, got "
+            f"phi_k must have as many tokens as phi_q, {phi_q.shape[-2]}, if causal=True, got "
             f"shape {tuple(phi_k.shape)}. Earlier tokens belong in state."
         )
 
@@ -346,10 +346,10 @@ def _require_state(
     if not causal and (state is not None or return_state):
         expected, given = "return_state must be False", "True"
         if state is not None:
-            expected, given = "state must be None", f"a state of {state.length} tokens"
+            expected, given = "state must be None", f"a state of length {state.length}"
         raise ValueError(
-            f"{expected} unless causal=True, got {given}, because without a causal mask there is "
-            "no state"
+            f"{expected} unless causal=True, got {given}. Without a causal mask there is no state. "
+            "Pass causal=True, or leave out state and return_state."
         )
     if state is not None:
         require_kind_of_state(state.kind, weight.kind)

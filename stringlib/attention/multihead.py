@@ -92,8 +92,9 @@ class MultiHeadAttention(nn.Module):
             keys are rotated), ``"after"`` it (features are rotated, in the numerator only), or
             ``"roll"`` (without an encoder, features are shifted by their position in numerator and
             denominator; see :class:`~stringlib.attention.roll.Roll`). Default: ``"before"`` for
-            FAVOR+ and ``"identity"``. For ReLU and ELU with a rotary encoder you have to choose,
-            because neither side is right for every use. With ``"after"`` and FAVOR+ the outputs
+            FAVOR+ and ``"identity"``. For ReLU and ELU with a rotary encoder there is no default:
+            choose ``"before"`` or ``"after"``. With ``"before"`` the weight of a key depends on
+            more than the offset. With ``"after"`` weights may be negative, and with FAVOR+ outputs
             grow without bound with the norms of queries and keys, see
             :func:`~stringlib.attention.rotated_linear.rotated_linear_attention`. On the CPU an
             output more than 10,000 times as large as any value raises an error. On a GPU, and in
@@ -190,8 +191,8 @@ class MultiHeadAttention(nn.Module):
         key_dim = self.kv_heads * self.head_dim
         if context_dim is not None and causal:
             raise ValueError(
-                f"context_dim must be None if causal=True, got {context_dim}, because a causal "
-                "layer has no context. Use causal=False for cross-attention."
+                f"context_dim must be None if causal=True, got {context_dim}. A causal layer "
+                "has no context. Use causal=False for cross-attention."
             )
         self.context_dim = self.dim if context_dim is None else int(context_dim)
         self.to_q, self.to_k, self.to_v, self.to_out = (
@@ -259,8 +260,8 @@ class MultiHeadAttention(nn.Module):
             positions: Positions of the tokens. A rotary encoder takes coordinates,
                 ``(..., seq, coord_dim)``, whose leading dimensions expand to those of ``x``, or
                 phases of the encoder. A roll takes integers, ``(..., seq, 1)``. Other layers do not
-                use positions. Default: 0, 1, 2, … after the tokens of ``state``, or the positions
-                of ``grid``.
+                use positions. Default: 0, 1, 2, …, or the positions of ``grid``. With ``state`` the
+                default positions continue from the number of tokens in the state.
             key_mask: False for padding, to which no token attends, ``(..., seq)``. Padding still
                 counts in the default positions. Default: None, no padding.
             document_ids: For packed sequences, the document of each token, ``(..., seq)``:

@@ -100,9 +100,10 @@ class SimplexHadamardProjection(HadamardProjection):
 
     The matrices H and :math:`D_1, D_2, D_3` of size D × D are those of :class:`HadamardProjection`.
     The first entry of :math:`D_1` multiplies the constant column of H, so the rows of a block,
-    before they get their lengths, add up to 0. The other entries are :math:`\pm\sqrt{D/(D-1)}`. Any
-    two of these D rows, with all D channels, have the inner product :math:`-1/(D-1)`,
-    :eq:`eq-simplex-gram`. The cost is that of :class:`HadamardProjection`. For large D the error of
+    before they get their lengths, add up to 0. The other entries are
+    :math:`\pm\sqrt{D/(D-1)}`. Before the rows get their lengths and are cut to the d channels of a
+    head, any two rows of a block have the inner product :math:`-1/(D-1)`, :eq:`eq-simplex-gram`.
+    The cost is that of :class:`HadamardProjection`. For large D the error of
     the estimate tends to that of
     :class:`~stringlib.attention.dense_projections.SimplexProjection`, for every x + y,
     :eq:`eq-simplex-ratio`. The mean of the estimate is approximately :math:`e^{x^\top y}`.
@@ -192,7 +193,7 @@ class UnitCirculantProjection(CirculantProjection):
     :eq:`eq-nearest-circulant`. Every row is multiplied by an independent random factor with the
     distribution :math:`\chi_d`.
 
-    A product costs as much as for :class:`CirculantProjection`. For large d the error of the
+    A product costs as much as with a :class:`CirculantProjection`. For large d the error of the
     estimate tends to that of orthogonal features, if no channel of :math:`z = x + y` dominates. For
     small heads, or if few channels dominate, the error may be larger than that of independent rows.
     For example, if only one channel of z is not 0, the error is 1.25 times as large for

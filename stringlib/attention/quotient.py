@@ -70,7 +70,7 @@ def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor |
     for name, phi in (("phi_q", phi_q), ("phi_k", phi_k)):
         if any_eager(phi, lambda x: x.amin() < 0):
             raise ValueError(
-                f"{name} must not be negative, got {phi.min().item():g}, because the denominator "
-                "is a sum of products of features. Apply a feature map such as ELUFeatures. In "
+                f"{name} must not be negative, got {phi.min().item():g}. The denominator is a "
+                "sum of products of features. Apply a feature map such as ELUFeatures. In "
                 "linear_attention, normalize=False also accepts negative features."
             )

@@ -103,7 +103,8 @@ class PolynomialWeight(PositionWeight):
         if length - 1 > self.horizon:
             raise ValueError(
                 f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}. "
-                "At distances greater than the horizon the weight is negative or rises again."
+                "At distances greater than the horizon the weight is negative or rises again. Pass "
+                "a larger horizon."
             )
 
 
@@ -120,8 +121,9 @@ class RampWeight(PolynomialWeight):
     than p = 2 does. If :math:`c_0 = 0`, w gives the nearest tokens no larger share than p = 1 does.
 
     For p = 1 and p = 2 this weight equals the :class:`FallingWeight` of degree p. For p > 2 the
-    :class:`FallingWeight` of degree p is better. It needs the same number of copies, and the weight
-    at distance 0 divided by the mean weight is greater.
+    :class:`FallingWeight` of degree p is better. The two weights need the same number of copies,
+    and the ratio of the weight at distance 0 to the mean weight is greater for the
+    :class:`FallingWeight` than for this weight.
 
     Args:
         horizon: M, in tokens: the distance at which the weight is 0. A sequence of more than M + 1
@@ -174,8 +176,8 @@ class FallingWeight(PolynomialWeight):
     def __init__(self, horizon: Positive, degree: int = 3) -> None:
         if degree > HIGHEST_DEGREE:
             raise ValueError(
-                f"degree must be at most {HIGHEST_DEGREE}, got {degree}, because rounding errors "
-                "grow with the degree"
+                f"degree must be at most {HIGHEST_DEGREE}, got {degree}. Rounding errors grow with "
+                "the degree."
             )
         super().__init__(horizon, falling_coefficients(degree))
         self.degree = degree

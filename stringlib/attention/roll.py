@@ -132,7 +132,7 @@ class Roll(nn.Module):
         if len(alternating) % 2:
             raise ValueError(
                 "cycles must have an even number of even lengths for as_string(), got "
-                f"{self.cycles}, because otherwise the roll is not a rotation"
+                f"{self.cycles}. With an odd number of even lengths the roll is not a rotation."
             )
         frequencies += [math.pi] * (len(alternating) // 2)
         basis = torch.block_diag(*(fourier_basis(length) for length in self.cycles))
@@ -147,8 +147,8 @@ class Roll(nn.Module):
         """Return the index from which each feature is taken, ``(..., 1, seq, m)``."""
         if positions.is_floating_point():
             raise TypeError(
-                f"positions must have an integer dtype, got {positions.dtype}, because features "
-                "are shifted by whole indices. Pass positions.long()."
+                f"positions must have an integer dtype, got {positions.dtype}. Features are "
+                "shifted by whole indices. Pass positions.long()."
             )
         moved, start = positions.unsqueeze(-3), 0
         parts = []

@@ -89,7 +89,7 @@ def softmax_attention(
     if (causal or window is not None) and n != keys:
         if n > keys:
             raise ValueError(
-                f"k must have at least {n} keys, the number of queries in q, with causal=True or a "
+                f"k must have at least as many keys as q has queries, {n}, with causal=True or a "
                 f"window, got shape {tuple(k.shape)}"
             )
         causal = causal and n > 1  # the last token attends to all keys

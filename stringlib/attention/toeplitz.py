@@ -76,9 +76,9 @@ class ToeplitzWeight(PositionWeight):
     Args:
         bias: The biases b. For a sequence ``(heads, 2n - 1)``, with :math:`b_{j-i}` at index
             :math:`n - 1 + (j - i)`. For an h × w grid, with tokens in row-major order,
-            ``(heads, 2h - 1, 2w - 1)``; grids of more dimensions likewise. The biases of one head
-            serve any number of heads. Biases for a sequence of n tokens also serve shorter
-            sequences.
+            ``(heads, 2h - 1, 2w - 1)``. A grid of more dimensions has a size for each further
+            dimension. The biases of one head serve any number of heads. Biases for a sequence of n
+            tokens also serve shorter sequences.
 
     Raises:
         ValueError: If ``bias`` has no dimension for the offsets, or an even number of offsets.
@@ -160,8 +160,8 @@ class ToeplitzWeight(PositionWeight):
             )
         if state is not None:
             raise ValueError(
-                f"state must be None for a ToeplitzWeight, got a state of {state.length} tokens, "
-                "because this weight has no recurrent form. Pass all tokens at once, or use a "
+                f"state must be None for a ToeplitzWeight, got a state of length {state.length}. "
+                "This weight has no recurrent form. Pass all tokens at once, or use a "
                 "DecayWeight."
             )
         batch_shape = common_shape(*(x.shape[:-2] for x in (phi_q, phi_k, u)))
@@ -169,8 +169,8 @@ class ToeplitzWeight(PositionWeight):
         bias = self._fitted(n, phi_k.shape[-2])
         if bias.shape[0] != 1 and bias.shape[0] != heads:
             raise ValueError(
-                f"bias must have 1 or {heads} heads for features of {heads} heads, got shape "
-                f"{tuple(bias.shape)}"
+                f"bias must have a first dimension of size {'' if heads == 1 else '1 or '}{heads} "
+                f"(the number of heads of the features), got shape {tuple(bias.shape)}"
             )
         phi_q = phi_q.expand(*batch_shape, -1, -1)
         if 0 in (*phi_q.shape, *u.shape):
@@ -257,9 +257,9 @@ def _sums_by_document(
 ) -> WeightedSums:
     """Return the sums of packed documents, computed with the whole n × n matrix of weights.
 
-    The arguments are those of :meth:`ToeplitzWeight.sums`, with the biases for the tokens. The
-    logarithms of the weights of each query are shifted by their maximum over the keys whose
-    product with the query is not 0.
+    The arguments are those of :meth:`ToeplitzWeight.sums`, except for ``bias``, which contains the
+    biases of these n tokens, ``(heads or 1, 2n - 1)``. The logarithms of the weights of each
+    query are shifted by their maximum over the keys whose product with the query is not 0.
     """
     scores, hidden = phi_q @ phi_k.mT, documents.apart()
     if causal:

@@ -256,21 +256,21 @@ class PositionWeight(Derived, ABC):
         """Raise ``ValueError`` unless ``causal``, for a weight of causal attention only."""
         if not causal:
             raise ValueError(
-                f"causal must be True with a {type(self).__name__}, got False, because this weight "
-                "is defined for earlier keys only"
+                f"causal must be True with a {type(self).__name__}, got False. This weight is "
+                "defined for earlier keys only. Pass causal=True, or another weight."
             )
 
     def _require_plain(self, mode: str | None, state: LinearState | None) -> None:
         """Raise ``ValueError`` if a mode or a state is given that needs a recurrent form."""
         if mode not in (None, "parallel"):
             raise ValueError(
-                f"mode must be None or 'parallel' for {type(self).__name__}, got {mode!r}, because "
-                "this weight has only a matrix of weights"
+                f"mode must be None or 'parallel' for {type(self).__name__}, got {mode!r}. "
+                "This weight has no other algorithm. Leave out mode."
             )
         if state is not None:
             raise ValueError(
-                f"state must be None for {type(self).__name__}, got a state of {state.length} "
-                "tokens, because this weight has no recurrent form. Pass all tokens at once."
+                f"state must be None for {type(self).__name__}, got a state of length "
+                f"{state.length}. This weight has no recurrent form. Pass all tokens at once."
             )
 
     def _hold(self, name: str, x: Tensor) -> None:

@@ -209,7 +209,7 @@ class RotaryForm(Derived):
         """Raise ``ValueError`` unless ``weight`` can project to queries or keys of this encoder."""
         if heads is not None and self.heads not in (1, heads):
             raise ValueError(
-                f"heads must be {self.heads} or None for an encoder with {self.heads} heads, got "
+                f"heads must be None or {self.heads}, the number of heads of the encoder, got "
                 f"{heads}"
             )
         own = heads or (None if self.heads == 1 else self.heads)
@@ -264,9 +264,9 @@ class RotaryForm(Derived):
         fits = 2 * pairs <= self.head_dim
         if not fits or (heads, coord_dim) != (self.heads, self.coord_dim):
             raise ValueError(
-                f"frequencies() must return shape ({self.heads} heads, at most "
-                f"{self.head_dim // 2} pairs, {self.coord_dim} coordinates), got "
-                f"{tuple(frequencies.shape)}"
+                "frequencies() must return shape (heads, pairs, coord_dim) with heads = "
+                f"{self.heads}, pairs at most {self.head_dim // 2} and coord_dim = "
+                f"{self.coord_dim}, got {tuple(frequencies.shape)}"
             )
         return frequencies
 

@@ -49,8 +49,8 @@ class GeometricRoPE(STRING):
     ) -> None:
         if head_dim < 2 * coord_dim:
             raise ValueError(
-                f"head_dim must be at least {2 * coord_dim} for {coord_dim} coordinates, got "
-                f"{head_dim}. Each coordinate needs a pair of channels."
+                f"head_dim must be at least 2 * coord_dim = {2 * coord_dim}, got {head_dim}. "
+                "Each coordinate needs a pair of channels."
             )
         frequencies = _frequencies(head_dim // 2, coord_dim, base).repeat(heads, 1, 1)
         super().__init__(frequencies, layout=layout, persistent=False)

@@ -2,6 +2,8 @@ r"""STRING: a rotary encoder with a given basis and given frequencies."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -91,9 +93,7 @@ class STRING(RotaryEncoder):
             head_dim = 2 * pairs if basis is None else basis.shape[-1]
         super().__init__(head_dim, coord_dim, heads=heads, layout=layout)
         if head_dim < 2 * pairs:
-            raise ValueError(
-                f"head_dim must be at least {2 * pairs} for {pairs} pairs, got {head_dim}"
-            )
+            raise ValueError(f"head_dim must be at least 2 * pairs = {2 * pairs}, got {head_dim}")
         if basis is not None and basis.shape[-1] != head_dim:
             raise ValueError(
                 f"basis must have shape {(heads, head_dim, head_dim)}, got {tuple(basis.shape)}"
@@ -125,10 +125,12 @@ def _require_orthogonal(basis: Tensor) -> None:
     exact = widen(basis.detach())
     largest = (exact.mT @ exact - torch.eye(basis.shape[-1]).to(exact)).abs().max().item()
     if not largest <= ORTHOGONAL:  # also true for NaN
+        fix = "Pass an orthogonal matrix, for example torch.linalg.qr(basis).Q"
+        if not math.isfinite(largest):
+            fix = "Pass a basis without inf, NaN and numbers whose squares overflow"
         raise ValueError(
             f"basis must be orthogonal, PᵀP = I within {ORTHOGONAL:.0e}, got an entry of PᵀP that "
-            f"is off by {largest:.1e}. Orthogonalise a finite basis, for example with "
-            "torch.linalg.qr(basis).Q."
+            f"is off by {largest:.1e}. {fix}."
         )
 
 

@@ -251,7 +251,7 @@ class RotaryTables(nn.Module):
         if self.positions is None:
             raise ValueError(
                 "positions must be a function of the numbers of rows and columns for get_embed(), "
-                "got None. Pass it to RotaryTables, for example positions=grid_positions."
+                "got None. Pass a function to RotaryTables, for example positions=grid_positions."
             )
         if self.layout == "complex":
             raise ValueError(
@@ -359,8 +359,8 @@ class Rotated(nn.Module):
     The model should multiply the rotated queries by the rotated keys without a norm in between. A
     norm of queries and keys (``q_norm``, ``k_norm``) would act on rotated vectors. A norm that only
     divides by the length commutes with every rotation. A norm that has learned weights, or
-    subtracts a mean, does not commute with them. Logits then depend on the positions themselves,
-    not only on their differences, and :meth:`folded` changes the logits.
+    subtracts a mean, does not commute with rotations. Logits then depend on the positions
+    themselves, not only on their differences, and :meth:`folded` changes the logits.
 
     Some models of timm (EVA-02, BEiT) compute with the weight of the projection instead of calling
     it, because their bias is stored elsewhere. Their call
@@ -419,8 +419,8 @@ class Rotated(nn.Module):
         if not 0 < heads <= most or heads % encoder.heads:
             raise ValueError(
                 f"heads must be a positive multiple of {encoder.heads} and at most {most}, got "
-                f"{heads}. The encoder has {encoder.heads} heads, and linear has {most} heads "
-                "(the default)."
+                f"{heads}. The encoder has heads={encoder.heads}, and the rows of linear are those "
+                f"of heads={most} (the default)."
             )
         self.linear, self.encoder, self.heads = linear, encoder, int(heads)
         if isinstance(positions, Tensor) and positions.is_meta:
@@ -528,9 +528,9 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
 
     ``save_pretrained`` saves these parameters together with the model. But ``from_pretrained``
     builds the original model, which does not contain these modules. Therefore ``from_pretrained``
-    does not load the parameters of these modules, and reports them as unexpected. It reports the
-    parameters of replaced projections as missing. Build the model, put in the same modules as
-    before saving, and call this function::
+    does not load the parameters of these modules, and reports them as unexpected.
+    ``from_pretrained`` also reports the parameters of replaced projections as missing. Build the
+    model, put in the same modules as before saving, and call this function::
 
         model = LlamaForCausalLM.from_pretrained(directory)
         model.model.rotary_emb = RotaryTables(CirculantSTRING(128))
@@ -561,7 +561,7 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     if not names:
         raise ValueError(
             "model must contain a RotaryTables or a Rotated, got a "
-            f"{type(model).__name__} without them. Put in the same modules as before saving."
+            f"{type(model).__name__} with neither. Put in the same modules as before saving."
         )
     wanted = {f"{name}.{key}" for name in names for key in model.get_submodule(name).state_dict()}
     saved: dict[str, Tensor] = {}
@@ -619,8 +619,8 @@ class _RotaryWeight(Tensor):
             module = getattr(weight, "module", None)
             if module is None:
                 raise ValueError(
-                    "weight must be the whole weight of the projection, got a slice or product of "
-                    f"it with shape {tuple(weight.shape)}. This projection applies a rotary "
+                    "weight must be the whole weight of the projection, got a slice or a product "
+                    f"with shape {tuple(weight.shape)}. This projection applies a rotary "
                     "encoder. Call the module instead of computing with its weight."
                 )
             with torch._C.DisableTorchFunctionSubclass():

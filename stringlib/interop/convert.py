@@ -1,4 +1,4 @@
-"""Convert weights of trained models to another layout, or merge an encoder's basis into them."""
+"""Convert weights of trained models to another layout, or merge a basis into these weights."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def fold_qkv(
             layout of the encoder.
 
     Raises:
-        ValueError: If ``linear`` has another number of rows. Also if it does more than a product
-            with its weight, because it has hooks, a parametrisation, an adapter or a quantised
-            weight. Also if the encoder has several heads, and ``heads`` is another number or
+        ValueError: If ``linear`` has another number of rows, or is not a plain ``nn.Linear``: it
+            has hooks, a parametrisation or an adapter, or its weight is quantised or on the meta
+            device. Also if the encoder has several heads, and ``heads`` is another number or
             ``kv_heads`` differs from ``heads``.
 
     Example:
@@ -115,14 +115,14 @@ def fold_qkv(
     kv_heads = heads if kv_heads is None else kv_heads
     if encoder.heads != 1 and heads != kv_heads:
         raise ValueError(
-            f"encoder must have heads=1 for {heads} query heads and {kv_heads} key heads, got "
+            f"encoder must have heads=1 if kv_heads = {kv_heads} differs from heads = {heads}, got "
             f"heads={encoder.heads}. Query heads that share a key head need the same rotation."
         )
     sizes = [count * encoder.head_dim for count in (heads, kv_heads, kv_heads)]
     if linear.out_features != sum(sizes):
         raise ValueError(
-            f"linear must have {sum(sizes)} rows for {heads} query heads, {kv_heads} key heads and "
-            f"{kv_heads} value heads of {encoder.head_dim} channels, got {linear.out_features}. "
+            f"linear must have (heads + 2 * kv_heads) * head_dim = ({heads} + 2 * {kv_heads}) * "
+            f"{encoder.head_dim} = {sum(sizes)} rows, got {linear.out_features}. "
             "Pass heads and kv_heads of the model, and an encoder with the head_dim of the model."
         )
     for parameter in (linear.weight, linear.bias):

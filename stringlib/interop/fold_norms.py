@@ -71,8 +71,8 @@ def foldable(
     diagonal. The orthogonal matrices are then merged into the projections, and the diagonal
     matrices replace the scales.
 
-    These conditions on the scales are necessary and sufficient, except that the second one is only
-    sufficient if a scale is 0:
+    These conditions on the scales are necessary and sufficient, except that the second condition is
+    only sufficient if a scale is 0:
 
     - :math:`\Gamma_q^2` and :math:`\Gamma_k^2` map the channels of each frequency to channels of
       the same frequency, where frequencies that differ only in sign count as the same. If no two
@@ -239,7 +239,7 @@ def _fold(encoder: RotaryEncoder, norm_q: Norm, norm_k: Norm) -> Folded | None:
     if len(k) not in (1, count) or (encoder.heads not in (1, count)):
         raise ValueError(
             f"norm_k must have scales for one head or for {encoder.heads} heads, got scales for "
-            f"{len(k)} heads. The encoder has {encoder.heads} heads."
+            f"{len(k)} heads. The encoder has heads={encoder.heads}."
         )
     if len(q) % count and len(q) != 1:
         raise ValueError(
@@ -333,9 +333,12 @@ def _congruence(squares: Tensor, rotates: bool) -> tuple[Tensor, Tensor]:
     In the space of channels that rotate with one frequency, queries may be multiplied by C and keys
     by :math:`C^{-\top}` if C commutes with J, the rotation of each plane by a right angle, because
     C then commutes with the rotations. For channels that do not rotate, C is any invertible matrix.
-    Let H be the part of the first matrix that commutes with J. With :math:`W = H^{-1/2}`, all
-    matrices :math:`W G_q W` and :math:`W^{-1} G_k W^{-1}` must commute with each other, and with
-    what J makes of them. Then they have common eigenvectors :math:`e_1, J e_1, e_2, J e_2, \dots`
+    Let :math:`G_q` be the squared scales of a query norm and :math:`G_k` those of the key norm, as
+    matrices. Let H be the part of the first :math:`G_q` that commutes with J, and
+    :math:`W = H^{-1/2}`. All matrices :math:`W G_q W` and :math:`W^{-1} G_k W^{-1}`, and
+    :math:`J^\top M J` for each such matrix M, must commute with each other. Then they have common
+    eigenvectors :math:`e_1, J e_1, e_2, J e_2, \dots`, and C is W times the matrix with these
+    columns.
 
     Args:
         squares: The squared scales of the query norms and, as the last one, of the key norm, in a
@@ -343,7 +346,8 @@ def _congruence(squares: Tensor, rotates: bool) -> tuple[Tensor, Tensor]:
         rotates: Whether the channels rotate.
 
     Returns:
-        C and its inverse, ``(n, n)``. If no C diagonalises the squared scales, they do not either.
+        C and its inverse, ``(n, n)``. If no C diagonalises the squared scales, neither do the
+        returned matrices.
     """
     size = squares.shape[-1]
     one = torch.eye(size).to(squares)

@@ -117,7 +117,7 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
             positions, or has learned frequencies. Also if, for long texts, it raises an error or
             changes its frequencies in another way than LongRoPE or dynamic NTK.
     """
-    kind, error = type(module).__name__, "none of its calls raised an error"
+    kind, error = type(module).__name__, "Its results fit none of these layouts"
     if any(each.is_meta for each in module.buffers()):
         raise ValueError(
             f"rotary_emb must have values, got {kind} with buffers on the meta device. Load the "
@@ -128,7 +128,7 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
         try:
             found = asked.found()
         except Exception as raised:  # the module does not accept positions passed in this way
-            error = f"last error: {raised!r}"
+            error = f"The last error of a call was {raised!r}"
             continue
         if found is None:
             continue
@@ -139,8 +139,8 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
             )
         return found._replace(longer=asked.longer(found))
     raise ValueError(
-        "rotary_emb must return cosines and sines in a known layout, at every position that it is "
-        f"called with, got {kind}, which does not ({error}). {BY_HAND}"
+        "rotary_emb must return cosines and sines in a layout that RotaryTables supports, got "
+        f"{kind}. {error}. {BY_HAND}"
     )
 
 

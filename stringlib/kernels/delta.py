@@ -42,8 +42,9 @@ def delta_sums(
     r"""Return the outputs :math:`S_t^\top q_t` of the delta rule, and the last state.
 
     The state is :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`.
-    The tokens are computed chunk by chunk, :eq:`eq-delta-chunk`. All tensors have the same dtype,
-    float32 or float64, and the same leading dimensions, of which there must be at least one.
+    By default the outputs are computed chunk by chunk, :eq:`eq-delta-chunk`. All tensors have
+    the same dtype, float32 or float64, and the same leading dimensions, of which there must be at
+    least one.
 
     Args:
         q: Queries, ``(..., n, d)``.

@@ -64,8 +64,8 @@ def toeplitz_by_tiles(
     Returns:
         The sums, ``(..., heads, n, d_u)``, divided by the exponential of their log scale, and the
         log scale, ``(..., heads, n)``. If ``exact`` is False, the log scale is None. With
-        ``key_scales`` the sums are also divided by the exponential of the second scale, which the
-        log scale does not include.
+        ``key_scales`` the sums are also divided by the exponential of the second tensor of
+        ``key_scales``. The log scale does not contain this second tensor.
     """
     sizes, dims = toeplitz_sizes(bias, bias.ndim - 1), list(range(1, bias.ndim))
     long = sizes[0]  # tiles are cut along the first axis, with `across` tokens per index

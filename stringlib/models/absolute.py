@@ -35,8 +35,8 @@ class GridSinusoidal(nn.Module):
         super().__init__()
         if dim % (2 * coord_dim):
             raise ValueError(
-                f"dim must be a multiple of {2 * coord_dim} (a sine and a cosine for each of "
-                f"{coord_dim} coordinates), got {dim}"
+                f"dim must be a multiple of 2 * coord_dim = {2 * coord_dim}, got {dim}. Each "
+                "coordinate has as many sines as cosines."
             )
         self.dim, self.coord_dim = dim, coord_dim
         self.line = Sinusoidal(dim // coord_dim)

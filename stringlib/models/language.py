@@ -30,7 +30,7 @@ from stringlib.parts import FIXED, known_options
 from stringlib.spec import Count0, Indices, NotNegative, Positions, Share, checked
 
 LEAST_TEMPERATURE = 1e-30
-"""Smallest temperature other than 0. Logits up to 10⁸ divided by it are finite in float32."""
+"""Smallest temperature other than 0. Logits up to 10⁸, divided by this, are finite in float32."""
 
 
 class LanguageModel(Blocks):
@@ -51,16 +51,16 @@ class LanguageModel(Blocks):
             - A module: all blocks share this rotary encoder or relative bias.
             - None (default): the position of a token has an effect through the causal mask, and
               through a position weight, a key shift or a window if there is one.
-        attention: ``"softmax"`` (default) or a feature map, as for
-            :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-        gate: Output gate, as for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-            Default: None.
-        hidden: Number of hidden channels of the feed-forward layers, as for
-            :class:`~stringlib.models.blocks.Block`.
+        attention: ``"softmax"`` (default), the name of a feature map in
+            :data:`~stringlib.attention.registry.FEATURES`, or a feature map of your own.
+        gate: Output gate: None (default), ``"headwise"`` or ``"elementwise"``; see
+            :class:`~stringlib.attention.gate.Gate`.
+        hidden: Number of hidden channels of the feed-forward layers. Default: ``4 * dim`` for
+            ``"mlp"``, and ``8 * dim // 3`` for ``"swiglu"``.
         mlp: Feed-forward layers: ``"swiglu"`` (default), ``"mlp"``, or None for blocks of attention
             alone.
-        residual_dropout: Probability of dropout in training, applied to what attention and the
-            feed-forward layers add to a token, as for :class:`~stringlib.models.blocks.Block`.
+        residual_dropout: Dropout probability in training. Dropout is applied to the outputs of
+            attention and of the feed-forward layers, before these outputs are added to the tokens.
             Default: 0.
         tied: If True (default), the embedding and the output projection share their weight.
         length: Number of tokens of the longest sequence. It must be given for encoder ``"learned"``
@@ -175,9 +175,9 @@ class LanguageModel(Blocks):
             tokens: Integers from 0 to ``vocab - 1``, ``(batch, seq)``. On the CPU other integers
                 raise a ``ValueError``; a GPU stops with a device-side assertion.
             positions: Positions of the tokens, ``(seq, 1)`` or ``(batch, seq, 1)``, for a rotary
-                encoder, ``"sinusoidal"`` or ``"learned"``. Default: 0, 1, 2, … after the tokens of
-                ``state``. Relative biases and position weights ignore this argument and use the
-                index of each token.
+                encoder, ``"sinusoidal"`` or ``"learned"``. Default: 0, 1, 2, … With ``state`` the
+                default positions continue from the number of tokens in the state. Relative biases
+                and position weights ignore this argument and use the index of each token.
             key_mask: False for padding, ``(batch, seq)``. No token attends to padding. By default
                 padding has a position like any other token. If there is padding before the tokens
                 and the encoding is absolute, give ``positions``. Default: None, no padding.
@@ -309,8 +309,8 @@ class LanguageModel(Blocks):
         """
         if 0 < temperature < LEAST_TEMPERATURE:
             raise ValueError(
-                f"temperature must be 0 or at least {LEAST_TEMPERATURE:g}, got {temperature:g}, "
-                "because logits divided by a smaller number may not be finite. Pass 0 for the most "
+                f"temperature must be 0 or at least {LEAST_TEMPERATURE:g}, got {temperature:g}. "
+                "Logits divided by a smaller number may not be finite. Pass 0 for the most "
                 "likely token."
             )
         if not tokens.shape[-1]:

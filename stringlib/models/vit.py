@@ -60,17 +60,17 @@ class ViT(Blocks):
             - A module: all blocks share this rotary encoder or relative bias.
             - None (default): the model ignores the order of the patches, unless it has a position
               weight, a key shift, a window or a causal mask.
-        attention: ``"softmax"`` (default) or a feature map, as for
-            :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-        gate: Output gate, as for :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-            Default: None.
+        attention: ``"softmax"`` (default), the name of a feature map in
+            :data:`~stringlib.attention.registry.FEATURES`, or a feature map of your own.
+        gate: Output gate: None (default), ``"headwise"`` or ``"elementwise"``; see
+            :class:`~stringlib.attention.gate.Gate`.
         channels: Number of channels of an image. Default: 1.
-        hidden: Number of hidden channels of the feed-forward layers, as for
-            :class:`~stringlib.models.blocks.Block`.
+        hidden: Number of hidden channels of the feed-forward layers. Default: ``4 * dim`` for
+            ``"mlp"``, and ``8 * dim // 3`` for ``"swiglu"``.
         mlp: Feed-forward layers: ``"mlp"`` (default), ``"swiglu"``, or None for blocks of attention
             alone.
-        residual_dropout: Probability of dropout in training, applied to what attention and the
-            feed-forward layers add to a token, as for :class:`~stringlib.models.blocks.Block`.
+        residual_dropout: Dropout probability in training. Dropout is applied to the outputs of
+            attention and of the feed-forward layers, before these outputs are added to the tokens.
             Default: 0.
         pool: Token from which the logits are computed, :eq:`eq-vit-read`. ``"cls"`` (default) uses
             a learned class token before the patches, ``"mean"`` the mean of the patches.
@@ -150,16 +150,16 @@ class ViT(Blocks):
         if options.get("rotate") == "roll" and axes > 1:
             raise ValueError(
                 "rotate must not be 'roll' for images with several axes, got 'roll' for "
-                f"image_size {self.image_size}, because a roll uses one coordinate. Use a rotary "
-                "encoder with rotate='before' or 'after'."
+                f"image_size {self.image_size}. A roll uses one coordinate. Use a rotary encoder "
+                "with rotate='before' or 'after'."
             )
         self.toeplitz = options.get("weight") == "toeplitz"
         if self.toeplitz:
             options |= self._table(options)
         if self.cls is not None and options.get("causal"):
             raise ValueError(
-                f"pool must be 'mean' for causal attention, got {pool!r}, because the class token "
-                "comes first and attends only to itself"
+                f"pool must be 'mean' for causal attention, got {pool!r}. The class token comes "
+                "first and would attend only to itself. Pass pool='mean'."
             )
         options |= {"encoder": encoder, "attention": attention, "gate": gate}
         self.blocks = nn.ModuleList(
@@ -188,8 +188,8 @@ class ViT(Blocks):
         """
         if images.ndim != 2 + self.axes or images.shape[1] != self.channels:
             raise ValueError(
-                f"images must have shape (batch, {self.channels} channels, {self.axes} axes of "
-                f"pixels), got {tuple(images.shape)}"
+                f"images must have {self.axes + 2} dimensions (batch, channels and one for each "
+                f"axis) with channels = {self.channels}, got shape {tuple(images.shape)}"
             )
         self._cells("images", tuple(images.shape[2:]))
         x = images
@@ -287,8 +287,8 @@ class ViT(Blocks):
         """
         if self.cls is not None:
             raise ValueError(
-                f"pool must be 'mean' for weight 'toeplitz', got {self.pool!r}, because a class "
-                "token has no offset to the patches"
+                f"pool must be 'mean' for weight 'toeplitz', got {self.pool!r}. A class token "
+                "has no offset to the patches. Pass pool='mean'."
             )
         if len(self.grid) > 2:
             raise ValueError(
@@ -298,7 +298,7 @@ class ViT(Blocks):
         if options.get(name, value) != value:
             raise ValueError(
                 f"{name} must be {value}, the number of patches along each axis, got "
-                f"{options[name]}. Leave it out, because it follows from image_size."
+                f"{options[name]}. It follows from image_size. Leave out {name}."
             )
         return {name: value}
 
@@ -324,5 +324,7 @@ def _sizes(
     if len(image) not in (1, 2, 3):
         raise ValueError(f"image_size must have one, two or three axes, got {image}")
     if len(patch) != len(image):
-        raise ValueError(f"patch_size must have {len(image)} axes, like image_size, got {patch}")
+        raise ValueError(
+            f"patch_size must have as many axes as image_size, {len(image)}, got {patch}"
+        )
     return image, patch

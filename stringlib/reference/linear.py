@@ -178,7 +178,8 @@ def cosformer(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, eps: float 
     remaining sums add up the products of keys and values, with the same weights. As in the authors'
     code, the features are ReLU, positions start at 1, and denominators are at least ``eps``. The
     horizon is the number of queries or of keys, whichever is larger. So the horizon depends on the
-    length of the sequence, and with it the weight of every pair at a distance above 0.
+    length of the sequence. The weight of every pair at a distance above 0 then also depends on this
+    length.
 
     Args:
         q: Queries before ReLU, ``(heads, seq, d)``.

@@ -97,8 +97,8 @@ def apply_axial_rope(x: Tensor, positions: Tensor, base: float = 100.0) -> Tenso
     pairs, coord_dim = x.shape[-1] // 2, positions.shape[-1]
     if x.shape[-1] % 2 or pairs < coord_dim:
         raise ValueError(
-            f"x must have an even last dimension of at least {2 * coord_dim}, got shape "
-            f"{tuple(x.shape)}. Each of the {coord_dim} coordinates of positions needs a pair."
+            f"x must have an even last dimension of at least 2 * coord_dim = {2 * coord_dim}, got "
+            f"shape {tuple(x.shape)}. Each coordinate of positions needs a pair of channels."
         )
     rotated = []
     first = 0  # first channel of the coordinate

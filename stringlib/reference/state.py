@@ -57,7 +57,7 @@ def recurrent_attention(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor
         v: Values, ``(heads, n, d_v)``.
 
     Returns:
-        Three float64 tensors: the outputs, ``(heads, n, d_v)``, the last state S,
+        Three float64 tensors, namely the outputs, ``(heads, n, d_v)``, the last state S,
         ``(heads, m, d_v)``, and the last normaliser z, ``(heads, m)``.
 
     Source:

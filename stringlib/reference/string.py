@@ -35,8 +35,8 @@ def liere_matrix(positions: Tensor, generators: Tensor) -> Tensor:
     """
     if positions.shape[-1] != generators.shape[0]:
         raise ValueError(
-            f"positions must have {generators.shape[0]} coordinates, one for each generator, "
-            f"got shape {tuple(positions.shape)}"
+            f"positions must have a last dimension of size {generators.shape[0]}, one coordinate "
+            f"for each generator, got shape {tuple(positions.shape)}"
         )
     matrices = torch.zeros(len(positions), *generators.shape[1:], dtype=torch.float64)
     for n, r in enumerate(positions.double()):
@@ -75,8 +75,8 @@ def liere_first_error(a: Tensor, b: Tensor, generators: Tensor) -> Tensor:
 def _require_coordinates(positions: Tensor, coefficients: Tensor) -> None:
     if positions.shape[-1] != coefficients.shape[-2]:
         raise ValueError(
-            f"positions must have {coefficients.shape[-2]} coordinates, one for each circulant "
-            f"matrix of a head, got shape {tuple(positions.shape)}"
+            f"positions must have a last dimension of size {coefficients.shape[-2]}, one "
+            f"coordinate for each circulant matrix of a head, got shape {tuple(positions.shape)}"
         )
 
 

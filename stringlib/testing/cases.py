@@ -64,7 +64,7 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
             if "heads" in names:  # an encoder for one coordinate only
                 if coord_dim != 1:
                     raise ValueError(
-                        f"coord_dim must be 1, got {coord_dim}, because make has no such argument"
+                        f"coord_dim must be 1, got {coord_dim}. make has no argument coord_dim."
                     )
                 return make(head_dim, heads=heads)
             return make(*shape)
@@ -75,7 +75,7 @@ def encoder_cases(make: Make) -> dict[str, Callable[..., Any]]:
             errors.append(f"{shape}: {raised}")
             continue
         require("the return value of make", one, RotaryEncoder | RelativeBias)
-        found["{} of {} channels, {} coordinates, {} heads".format(_name(make), *shape)] = of_dtype(
+        found["{}(head_dim={}, coord_dim={}, heads={})".format(_name(make), *shape)] = of_dtype(
             build
         )
     if not found:

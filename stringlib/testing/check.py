@@ -74,7 +74,7 @@ def check_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
     Args:
         make: Function or class that returns the bias. It is called without arguments if possible.
             Otherwise it is called with the number of heads, 3.
-        modes: Modes in which the bias is run, named as for :func:`check_encoder`.
+        modes: Modes in which the bias is run, under the names that :func:`check_encoder` lists.
             Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
             properties, which are values and gradients for any number of tokens.
 
@@ -99,7 +99,7 @@ def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None
         make: Function or class that returns the map. Like an entry of
             :data:`~stringlib.attention.registry.FEATURES`, it is called with those of the
             arguments ``head_dim`` and ``heads`` that occur in its signature.
-        modes: Modes in which the map is run, named as for :func:`check_encoder`.
+        modes: Modes in which the map is run, under the names that :func:`check_encoder` lists.
             Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
             properties, which are values and gradients for any number of tokens.
 
@@ -120,14 +120,14 @@ def check_weight(make: Make, *, modes: Iterable[str] | None = None) -> None:
     The contract says that all algorithms for the sums of the weight agree with its matrix, that
     gradients are right, that causal sums do not depend on later tokens, and that a state is all
     that later outputs need of the earlier tokens. A weight has no matrix if the weight of two
-    tokens depends on the tokens between them, as for a delta rule. In this case the sums are
-    compared with sums that the weight computes token by token.
+    tokens depends on the tokens between them, which is the case for a delta rule. In this case the
+    sums are compared with sums that the weight computes token by token.
 
     Args:
         make: Function or class that returns the weight. Like an entry of
             :data:`~stringlib.attention.registry.WEIGHTS`, it is called with those of the arguments
             ``dim``, ``heads`` and ``features`` that occur in its signature.
-        modes: Modes in which the weight is run, named as for :func:`check_encoder`.
+        modes: Modes in which the weight is run, under the names that :func:`check_encoder` lists.
             Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
             properties, which are values and gradients for any number of tokens.
 

@@ -516,8 +516,8 @@ def phases_keep_gradients_and_precision(make: Make, run: Mode) -> None:
     narrow = encoder.phases(positions).to(torch.bfloat16)
     true(
         narrow.cos_sin.dtype == torch.float32,
-        f"phases moved to bfloat16 must be float32, got {narrow.cos_sin.dtype}, because angles in "
-        "bfloat16 are inaccurate",
+        f"phases moved to bfloat16 must be float32, got {narrow.cos_sin.dtype}. Angles in bfloat16 "
+        "are inaccurate.",
     )
     true(encoder.phases(positions).to("meta").cos_sin.is_meta, "phases must move to a device")
     file = io.BytesIO()

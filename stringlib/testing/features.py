@@ -27,9 +27,9 @@ class Mapped:
     Attributes:
         make: Function that returns the map in float64, with the same random numbers at each call.
         plain: Independent implementation of the features, which is called as ``plain(phi, x)``
-            with the map ``phi`` and vectors x, ``(..., heads, n, d)``. It reads the random vectors
-            of the map. Its features may differ from those of the map by a factor per token. None if
-            there is no independent implementation.
+            with the map ``phi`` and vectors x, ``(..., heads, n, d)``. This function reads the
+            random vectors of the map. The features that the function returns may differ from those
+            of the map by a factor per token. None if there is no independent implementation.
         head_dim: Number of channels of a head.
         heads: Number of heads.
         exponential: Whether the inner product of the features of x and y estimates exp(xᵀy). A
