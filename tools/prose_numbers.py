@@ -24,7 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "tests" / "numbers.json"
 APART = re.compile(
-    r"^```+\{(?:question|code|math|list-table|ledger)[^\n]*$|^:\w[\w-]*:[^\n]*$"  # heads of directives
+    r"^```+\{(?:question|code|math|list-table|ledger)[^\n]*$"  # heads of directives
+    r"|^:\w[\w-]*:[^\n]*$"  # their options
     r"|^```python\n.*?^```"  # code
     r"|^\*\*It takes\*\*.*?run\.|\b95% (?=interval|confidence)"  # measured by tools/reading.py
     r"|\$\$.*?\$\$(?:\s*\([\w-]+\))?"  # displayed formulas, which have proofs
