@@ -92,10 +92,10 @@ check: env-test ## style, types and tests of one file or chapter: make check FIL
 WORKERS := $(if $(filter 1,$(JOBS)),,-n $(JOBS) --dist worksteal)
 UNITS := $(PY) -m pytest -q -p no:nbval $(WORKERS) --ignore=tests/site tests
 
-# The quick tests take about as long as the chapters: both run at once, each with half of the workers.
-HALF := $(shell expr \( $(JOBS) + 1 \) / 2)
+# The quick tests and the chapters run at once. Each has as many workers as there are cores, so that
+# the one that takes longer has all cores when the other one has ended.
 test: env-test ## about five minutes: form, types, the quick tests, every chapter run again
-	$(MAKE) --no-print-directory -j $(JOBS) form types units chapters JOBS=$(HALF)
+	$(MAKE) --no-print-directory -j $(JOBS) form types units chapters
 	@echo 'Passed. "make test-all" adds all cases of these tests, the long tests, and the pages in a browser.'
 
 test-all: env-test ## a quarter to half an hour: make test with all cases and the long tests, then make pages
