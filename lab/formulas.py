@@ -3,12 +3,13 @@ r"""Check a displayed formula: compute both sides of it from what a cell gives i
 The formula is read from the Markdown of its chapter, so that a sign that is changed there is
 noticed. ``proves`` of :mod:`lab.symbolic` calls :func:`bind` with the objects of its cell::
 
-    proves("eq-relative", left, right, wrong=mistake, where=dict(R=rotation, q=q, k=k, t=t, s=s))
+    names = {"R": rotation, "q": q, "k": k, "t": t, "s": s}
+    proves("eq-relative", left, right, wrong=mistake, where=names)
 
 ``where`` maps a name of the formula to its value: a number, a matrix, a sympy expression, a list
 for a name with an index, or a function. Vectors are columns. Symbols of sympy get random values.
 Names are written as in LaTeX without the backslash: ``"theta"``, ``"W_q"``, ``"b'"``,
-``"tilde phi"``, ``"bf 1"``, ``"dL/dr"``. Five kinds of entries have a meaning of their own:
+``"tilde phi"``, ``"bf 1"``, ``"dL/dr"``. Some entries have a meaning of their own:
 
 * A ``range`` says which values an index has. A sum over this index runs through all of them. If
   the index is not bound by a sum, the formula is checked for each of them.
@@ -19,6 +20,9 @@ Names are written as in LaTeX without the backslash: ``"theta"``, ``"W_q"``, ``"
   needed where no other side says so: a formula without ``=``, or one with an inequality. It may be
   a function of the indices, by their names.
 * ``"E"`` is a distribution for an expectation: pairs of a probability and a dictionary of values.
+
+* ``"pm"`` is the sign that :math:`\pm` stands for, ``"dots"`` the value of dots that stand for
+  further terms, and with ``"commutator": True`` a bracket with two matrices is their commutator.
 
 Three entries are options: ``"skip"``, the numbers of the statements that are not checked (from 0),
 ``"tol"``, the relative error that is allowed for an equality (default 1e-8), and ``"about"``, the

@@ -60,8 +60,8 @@ GREEK, FUNCTIONS = set(LETTERS.split()), set(OPERATORS.split())
 AFTER_FACTOR = set(ENDS.split())
 """What cannot begin a factor."""
 DOTS = {"\\cdots", "\\dots", "\\ddots", "\\ldots"}
+# words between statements: what follows them up to the next comma or line is a condition
 ASIDE = re.compile(r"\W*(for|if|or|and|else|never|neither|where|with|in)\b")
-"""Words between statements. What follows them up to the next comma or line is a condition."""
 TOKEN = re.compile(
     r"\\(?:begin|end)\{[a-z*]+\}"
     r"|\\(?:text|mathrm|operatorname\*?|mathbb|mathcal|mathbf)\s*\{[^{}]*\}"
@@ -72,8 +72,8 @@ FONT = re.compile(
     r"\\(text|mathrm|operatorname\*?|mathbb|mathcal|mathbf)\s*\{?([^{}]*)\}?$", re.DOTALL
 )
 MATRIX = re.compile(r"\\begin\{pmatrix\}(.*?)\\end\{pmatrix\}", re.DOTALL)
+# a condition in brackets at the end of a line, such as "1 is much smaller than t"
 CONDITION = re.compile(r"(?:\\q?quad|&&|\\ )\s*\([^()]*(?:=|\\ll|\\gg|\\ne)[^()]*\)")
-"""A condition in brackets at the end of a line, as in ``(1 \\ll t \\ll b)``."""
 
 
 class Token(NamedTuple):
