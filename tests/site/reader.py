@@ -212,13 +212,13 @@ class Reader:
 
 
 def reload_until(page: Any, condition: str) -> None:
-    """Load a page again until a JavaScript condition holds, five times at most.
+    """Load a page again until a JavaScript condition holds, ten times at most.
 
     Chromium hands on what one page stored to the next page only after a moment. A condition that
-    something is gone must say that it is gone from the storage too: without this, the condition
-    holds before the page has read the storage.
+    something is gone must say that it is gone from the storage too, and that the page has read the
+    storage: without this, the condition holds too early.
     """
-    for _ in range(5):
+    for _ in range(10):
         if page.evaluate(condition):
             return
         page.wait_for_timeout(100)

@@ -327,7 +327,8 @@ def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
     page.locator(".book-continue").wait_for(state="attached")
     page.evaluate("localStorage.removeItem('book-reader')")  # as its button does
     page.goto((site / ROPE).as_uri())
-    reload_until(page, f"!({GUESSES}) && !{CHOSEN}")
+    made = "document.querySelector('.predict input')"  # the page has read the storage
+    reload_until(page, f"!({GUESSES}) && {made} && !{CHOSEN}")
     assert box.locator("input:is(:disabled, :checked)").count() == 0
 
 
