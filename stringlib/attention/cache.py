@@ -43,7 +43,7 @@ class Slots:
         return self.keys.shape[-2]
 
     def write(self, keys: Tensor, values: Tensor) -> None:
-        """Write the keys and values of further tokens after those of the tokens so far."""
+        """Append the keys and values of new tokens."""
         n = keys.shape[-2]
         self.keys.narrow(-2, self.filled, n).copy_(keys)
         self.values.narrow(-2, self.filled, n).copy_(values)

@@ -77,8 +77,8 @@ class ViT(Blocks):
             The class token has coordinate 0 and is not rotated. Its attention logit for a patch
             therefore depends on the absolute position of the patch, :eq:`eq-vit-cls`. So with a
             class token, shifting all positions changes the output even with a rotary encoder. With
-            ``"mean"`` and a relative encoder the output does not change when all positions are
-            shifted, :eq:`eq-vit-shift`. With ``"mean"`` and nothing that uses positions the output
+            ``"mean"`` and a relative encoder, the output does not change when all positions are
+            shifted, :eq:`eq-vit-shift`. With ``"mean"`` and nothing that uses positions, the output
             does not depend on the order of the patches, :eq:`eq-vit-bag`.
         **options: Further arguments of
             :class:`~stringlib.attention.multihead.MultiHeadAttention`, the same for every block,

@@ -1,4 +1,4 @@
-"""Properties that every module must have: in copies, on any device, and with ``torch.func``."""
+"""Properties that every module must have when it is copied, moved or used by ``torch.func``."""
 
 from __future__ import annotations
 
