@@ -6,6 +6,7 @@ import torch
 
 from stringlib.attention import (
     FEATURES,
+    LAYERS,
     WEIGHTS,
     CosineWeight,
     DecayWeight,
@@ -15,24 +16,30 @@ from stringlib.attention import (
     FavorFeatures,
     FeatureMap,
     Gate,
+    HedgehogFeatures,
     IdentityFeatures,
+    KDAWeight,
     LinearAttention,
     LinearState,
     MultiHeadAttention,
     PositionWeight,
     RampWeight,
+    RecurrentAttention,
     ReLUFeatures,
     Roll,
     SoftmaxAttention,
+    TaylorFeatures,
     ToeplitzWeight,
     delta_rule,
     linear_attention,
     make_features,
+    make_layer,
     random_turn,
     rotated_linear_attention,
     softmax_attention,
 )
 from stringlib.attention.cache import KeyValueCache
+from stringlib.attention.convolution import ConvolvedState
 from stringlib.attention.shift import ShiftedState
 from stringlib.documents import document_ids_of
 from stringlib.encoders import (
@@ -59,7 +66,9 @@ from stringlib.encoders.rotary import Phases
 from stringlib.models import LanguageModel, ViT
 
 # so that torch.load with its defaults loads states, also those that version 0.1 has saved
-torch.serialization.add_safe_globals([LinearState, KeyValueCache, ShiftedState, Phases])
+torch.serialization.add_safe_globals(
+    [LinearState, KeyValueCache, ShiftedState, ConvolvedState, Phases]
+)
 torch.serialization.add_safe_globals([(LinearState, "stringlib.attention.weights.LinearState")])
 torch.serialization.add_safe_globals([(KeyValueCache, "stringlib.attention.softmax.KeyValueCache")])
 torch.serialization.add_safe_globals([(Phases, "stringlib.encoders.string.Phases")])
@@ -68,6 +77,7 @@ __all__ = [
     "BIASES",
     "ENCODERS",
     "FEATURES",
+    "LAYERS",
     "STRING",
     "WEIGHTS",
     "ALiBi",
@@ -83,7 +93,9 @@ __all__ = [
     "FavorFeatures",
     "FeatureMap",
     "Gate",
+    "HedgehogFeatures",
     "IdentityFeatures",
+    "KDAWeight",
     "KerpleLog",
     "KerplePower",
     "LanguageModel",
@@ -95,6 +107,7 @@ __all__ = [
     "PositionWeight",
     "RampWeight",
     "ReLUFeatures",
+    "RecurrentAttention",
     "ReflectionSTRING",
     "RoPE",
     "Roll",
@@ -102,6 +115,7 @@ __all__ = [
     "Sinusoidal",
     "SoftmaxAttention",
     "T5Bias",
+    "TaylorFeatures",
     "ToeplitzWeight",
     "ViT",
     "delta_rule",
@@ -110,6 +124,7 @@ __all__ = [
     "linear_attention",
     "make_encoder",
     "make_features",
+    "make_layer",
     "random_turn",
     "rotated_linear_attention",
     "softmax_attention",

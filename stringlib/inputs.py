@@ -50,10 +50,17 @@ def require_heads(name: str, x: Tensor, heads: int) -> None:
         )
 
 
-def require_split(dim: int, heads: int) -> None:
-    """Raise ``ValueError`` unless ``heads`` divides ``dim``."""
+def require_split(dim: int, heads: int, *, name: str = "dim", by: str = "heads") -> None:
+    """Raise ``ValueError`` unless ``heads`` divides ``dim``.
+
+    Args:
+        dim: Number of channels.
+        heads: Number of heads.
+        name: Name of the number of channels in the error.
+        by: Name of the number of heads in the error.
+    """
     if dim % heads:
-        raise ValueError(f"heads must divide dim {dim}, got {heads}")
+        raise ValueError(f"{by} must divide {name} {dim}, got {heads}")
 
 
 def require_same_tokens(x_name: str, x: Tensor, name: str, positions: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from stringlib.attention.cosine import CosineWeight
 from stringlib.attention.decay import DecayWeight, decay_mask, decayed_sums
-from stringlib.attention.delta import DeltaWeight, delta_rule
+from stringlib.attention.delta import DeltaWeight, KDAWeight, delta_rule
 from stringlib.attention.favor import FavorFeatures
 from stringlib.attention.features import (
     ELUFeatures,
@@ -15,11 +15,14 @@ from stringlib.attention.kernelised import LinearAttention
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.linear_state import LinearState
 from stringlib.attention.multihead import MultiHeadAttention
+from stringlib.attention.published import LAYERS, make_layer
 from stringlib.attention.ramp import FallingWeight, RampWeight
+from stringlib.attention.recurrent import RecurrentAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS, make_features
 from stringlib.attention.roll import Roll
 from stringlib.attention.rotated_linear import rotated_linear_attention
 from stringlib.attention.softmax import SoftmaxAttention, softmax_attention
+from stringlib.attention.softmax_features import HedgehogFeatures, TaylorFeatures
 from stringlib.attention.state import (
     gated_linear_attention,
     retention,
@@ -33,6 +36,7 @@ from stringlib.attention.weights import PositionWeight
 
 __all__ = [
     "FEATURES",
+    "LAYERS",
     "WEIGHTS",
     "CosineWeight",
     "DecayWeight",
@@ -42,15 +46,19 @@ __all__ = [
     "FavorFeatures",
     "FeatureMap",
     "Gate",
+    "HedgehogFeatures",
     "IdentityFeatures",
+    "KDAWeight",
     "LinearAttention",
     "LinearState",
     "MultiHeadAttention",
     "PositionWeight",
     "RampWeight",
     "ReLUFeatures",
+    "RecurrentAttention",
     "Roll",
     "SoftmaxAttention",
+    "TaylorFeatures",
     "ToeplitzWeight",
     "decay_mask",
     "decayed_sums",
@@ -58,6 +66,7 @@ __all__ = [
     "gated_linear_attention",
     "linear_attention",
     "make_features",
+    "make_layer",
     "random_turn",
     "retention",
     "retnet_log_decay",

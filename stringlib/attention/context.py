@@ -51,15 +51,7 @@ def checked_context(
         ValueError: If the arguments do not fit the projections or each other, or if the layer does
             not support cross-attention.
     """
-    require_like_weight("x", x, layer.to_q)
-    if is_offloaded(layer.to_q) and any(p.is_meta for p in layer.core.parameters()):
-        raise ValueError(
-            "encoder, features and weight must not be offloaded one by one, got parameters on "
-            "the meta device. The layer uses these parameters together. Pass "
-            "preload_module_classes=['MultiHeadAttention'] to cpu_offload of accelerate."
-        )
-    if positions is not None:
-        _require_fitting("positions", positions, x)
+    require_tokens(layer, x, positions)
     if context is None:
         if layer.context_dim != layer.dim:
             raise ValueError(
@@ -94,6 +86,29 @@ def checked_context(
         shape = (*x.shape[:-2], layer.heads, context.shape[-2])
         per_head(mask, shape, x.device, "context_mask")
     return Context(context, context_positions, mask)
+
+
+def require_tokens(layer: Any, x: Tensor, positions: Tensor | Phases | None) -> None:
+    """Raise an error unless tokens and positions fit the projections of a layer.
+
+    Args:
+        layer: A layer of attention.
+        x: Tokens, ``(..., seq, dim)``.
+        positions: Positions of the tokens, or None.
+
+    Raises:
+        TypeError: If the dtype of the tokens is not that of the projections.
+        ValueError: If the positions do not fit the tokens, or if a part of the core is offloaded.
+    """
+    require_like_weight("x", x, layer.to_q)
+    if is_offloaded(layer.to_q) and any(p.is_meta for p in layer.core.parameters()):
+        raise ValueError(
+            "encoder, features and weight must not be offloaded one by one, got parameters on "
+            "the meta device. The layer uses these parameters together. Pass "
+            f"preload_module_classes=['{type(layer).__name__}'] to cpu_offload of accelerate."
+        )
+    if positions is not None:
+        _require_fitting("positions", positions, x)
 
 
 def _require_fitting(name: str, positions: Tensor | Phases, x: Tensor) -> None:

@@ -182,3 +182,41 @@ class DecayWeight(PositionWeight):
             require_log_decay("log_decay", self.log_decay)
         batch_shape = common_shape(phi_q.shape[:-2], phi_k.shape[:-2])
         return Factors(phi_q, phi_k, with_features(self.log_decay, batch_shape, *phi_k.shape[-2:]))
+
+
+class SteppedDecay(DecayWeight):
+    r"""Decay with a factor :math:`\Delta_j` for key j, as in Mamba-2, :eq:`eq-ssd`.
+
+    The weight of query i and key j ≤ i is
+    :math:`\Delta_j\,e^{a_{j+1} + \dots + a_i}`. In a state space model :math:`\Delta_j` is the size
+    of a time step, on which the decay depends too.
+
+    Args:
+        log_decay: The logarithms :math:`a_t \le 0`, in one of the shapes of :class:`DecayWeight`.
+        step: The factors :math:`\Delta_j`, ``(..., heads, seq)``.
+
+    Source:
+        Dao and Gu 2024.
+    """
+
+    step: Tensor
+
+    @checked
+    def __init__(
+        self, log_decay: LogDecays[Tensor, "...any"], step: Floats[Tensor, "... heads n"]
+    ) -> None:
+        super().__init__(log_decay)
+        self._hold("step", step)
+
+    @checked
+    def matrix(self, num_queries: Count0, num_keys: Count0) -> Tensor:
+        """Return the weights, ``(..., heads, num_queries, num_keys)``, with 0 for later keys.
+
+        Raises:
+            ValueError: As for :meth:`DecayWeight.matrix`.
+        """
+        return super().matrix(num_queries, num_keys) * self.step[..., None, :num_keys]
+
+    def factors(self, phi_q: Tensor, phi_k: Tensor, start: int | Tensor = 0) -> Factors:
+        """Return the features of the queries, the scaled features of the keys, and the decay."""
+        return super().factors(phi_q, phi_k * self.step[..., None].to(phi_k.dtype), start)

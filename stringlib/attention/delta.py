@@ -1,8 +1,9 @@
 r"""The delta rule: a running state in which a new value replaces the old value of the same key.
 
 A plain sum of outer products would add the new value to the old one. The delta rule is
-:math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`. Without a decay
-(:math:`a_t = 0`) this is one gradient step of size :math:`\beta_t` on
+:math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`. Kimi Delta
+Attention (KDA) has one decay for each feature. Without a decay (:math:`a_t = 0`) this is one
+gradient step of size :math:`\beta_t` on
 :math:`\tfrac12\|S^\top k_t - v_t\|^2`. If the key has norm 1 and :math:`\beta_t = 1`, then
 :math:`S_t^\top k_t = v_t` for any previous state.
 """
@@ -24,7 +25,7 @@ from stringlib.kernels.delta import delta_sums
 from stringlib.kernels.features import unit
 from stringlib.kernels.recurrence import Mode
 from stringlib.precision import at_least_float32, without_autocast
-from stringlib.spec import Floats, LogDecays, checked
+from stringlib.spec import Floats, LogDecays, NotNegative, checked
 
 
 @checked
@@ -43,7 +44,9 @@ def delta_rule(
     The state after token t is
     :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`,
     :eq:`eq-delta-rule`. The old state decays before the error for the new key is computed,
-    :eq:`eq-delta-gated`. After the step, the state maps the key to a combination of the old and
+    :eq:`eq-delta-gated`. With one decay per feature, :math:`a_t` is a vector and the state is
+    :math:`(I - \beta_t k_t k_t^\top)\,\mathrm{diag}(e^{a_t})\,S_{t-1} + \beta_t k_t v_t^\top`,
+    :eq:`eq-kda`. After the step, the state maps the key to a combination of the old and
     the new value, :eq:`eq-delta-overwrite`.
 
     The function does not normalise the keys. If :math:`0 \le \beta_t \|k_t\|^2 \le 2`, no step
@@ -58,10 +61,12 @@ def delta_rule(
             state unchanged, 1 replaces the old value of the key by the new one, and 2 reverses the
             sign of the old value and adds twice the new value. On the CPU a rate outside 0 to 2
             raises an error. On other devices the rates are not checked.
-        log_decay: The logarithms :math:`a_t \le 0`, of shape ``(heads,)``, ``(..., heads, n)`` or
-            ``(..., heads, n, 1)``; −∞ sets the old state to 0. On the CPU a value greater than 0
-            raises an error. On other devices the values are not checked. Default: None, no decay,
-            so that only the overwritten values are forgotten.
+        log_decay: The logarithms :math:`a_t \le 0`, of shape ``(heads,)`` for a constant decay,
+            ``(..., heads, n)`` or ``(..., heads, n, 1)`` for one decay per token, or
+            ``(..., heads, n, d)`` for one decay per token and feature; −∞ sets the old state, or
+            the row of a feature in it, to 0. On the CPU a value greater than 0 raises an error. On
+            other devices the values are not checked. Default: None, no decay, so that only the
+            overwritten values are forgotten.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
             None, which chooses for speed.
@@ -72,8 +77,8 @@ def delta_rule(
         ``(..., heads, d, d_v)``.
 
     Source:
-        Schlag et al. 2021 for the rule, Yang et al. 2024 for the algorithm with chunks, and Yang
-        et al. 2025 for the decay.
+        Schlag et al. 2021 for the rule, Yang et al. 2024 for the algorithm with chunks, Yang et al.
+        2025 for the decay per token, and Kimi Team 2025 for the decay per token and feature.
 
     Example:
         >>> key, values = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]]), torch.tensor([[[3.0], [5.0]]])
@@ -87,7 +92,7 @@ def delta_rule(
     else:
         if log_decay.ndim == len(batch_shape) + 1:  # (..., heads, n): one per token
             log_decay = log_decay[..., None]
-        log_decay = with_features(log_decay, batch_shape, n, 1)
+        log_decay = with_features(log_decay, batch_shape, n, k.shape[-1])
     exact = at_least_float32(v.dtype)
     if state is not None:
         state = state.to(exact).expand(*batch_shape, *state.shape[-2:])
@@ -131,6 +136,8 @@ class DeltaWeight(ReplacingWeight):
         beta: Rates :math:`\beta_t` from 0 to 2, ``(..., heads, seq)``.
         log_decay: The logarithms :math:`a_t \le 0`, ``(heads,)`` or ``(..., heads, seq)``.
             Default: None, no decay, so that only the overwritten values are forgotten.
+        eps: Number added to the squared norm by which the features are divided, as released layers
+            do it. Default: 0.
 
     Raises:
         ValueError: If, on the CPU, a rate is less than 0 or greater than 2, or a logarithm is
@@ -148,9 +155,12 @@ class DeltaWeight(ReplacingWeight):
         self,
         beta: Floats[Tensor, "... heads n"],
         log_decay: LogDecays[Tensor, "...any"] | None = None,
+        *,
+        eps: NotNegative = 0.0,
     ) -> None:
         _require_rates(beta)
         super().__init__()
+        self.eps = eps
         self._hold("beta", beta)
         if log_decay is None:
             self.log_decay = None
@@ -175,7 +185,7 @@ class DeltaWeight(ReplacingWeight):
         because the features of each key are divided by their norm.
         """
         self._require_direction(causal)
-        q, k = unit(phi_q), unit(phi_k)
+        q, k = (unit(x, self.eps) for x in (phi_q, phi_k))
         before = None if state is None else state.sums
         log_decay = self.log_decay
         if documents is not None:
@@ -183,11 +193,47 @@ class DeltaWeight(ReplacingWeight):
                 log_decay = torch.zeros_like(self.beta)
             elif log_decay.ndim == 1:
                 log_decay = log_decay[:, None]
-            log_decay = torch.where(documents.starts.unsqueeze(-2), -math.inf, log_decay)
+            starts = documents.starts.unsqueeze(-2)
+            if log_decay.ndim > self.beta.ndim:  # one decay per feature
+                starts = starts[..., None]
+            log_decay = torch.where(starts, -math.inf, log_decay)
         out, after = delta_rule(q, k, u, self.beta, log_decay, mode=mode, state=before)
         length = u.shape[-2] + (0 if state is None else state.length)
         scale = None if key_scale is None else after.new_zeros(after.shape[:-2])
         return WeightedSums(out, None, LinearState(after, scale, length))
+
+
+class KDAWeight(DeltaWeight):
+    r"""The delta rule with one decay per token and feature (Kimi Delta Attention), :eq:`eq-kda`.
+
+    A feature with a decay near 1 keeps its share of the state for long, and a feature with a small
+    decay forgets fast. The features of each query and key are divided by their norm, as in
+    :class:`DeltaWeight`.
+
+    Args:
+        beta: Rates :math:`\beta_t` from 0 to 2, ``(..., heads, seq)``.
+        log_decay: The logarithms :math:`a_t \le 0`, ``(..., heads, seq, m)`` for m features.
+        eps: Number added to the squared norm by which the features are divided. Default: 0.
+
+    Raises:
+        ValueError: If, on the CPU, a rate is less than 0 or greater than 2, or a logarithm is
+            greater than 0. On other devices the values are not checked.
+
+    Source:
+        Kimi Team 2025.
+    """
+
+    log_decay: Tensor
+
+    @checked
+    def __init__(
+        self,
+        beta: Floats[Tensor, "... heads n"],
+        log_decay: LogDecays[Tensor, "... heads n m"],
+        *,
+        eps: NotNegative = 0.0,
+    ) -> None:
+        super().__init__(beta, log_decay, eps=eps)
 
 
 def _require_rates(beta: Tensor) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.decay import DecayWeight
-from stringlib.attention.delta import DeltaWeight, ReplacingWeight
+from stringlib.attention.decay import DecayWeight, SteppedDecay
+from stringlib.attention.delta import DeltaWeight, KDAWeight, ReplacingWeight
 from stringlib.attention.state import retnet_log_decay
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.weights import PositionWeight
 from stringlib.inputs import per_head
-from stringlib.spec import checked
+from stringlib.spec import NotNegative, Positive, checked, require
 
 
 class RetNetDecay(DecayWeight):
@@ -135,6 +135,8 @@ class SSDDecay(TokenDecay):
     Args:
         dim: Number of channels of a token.
         heads: Number of heads.
+        stepped: If True, keys are also multiplied by the step
+            :math:`\Delta_t = \mathrm{softplus}(x_t W + b)`, as in Mamba-2. Default: False.
 
     Attributes:
         log_rate: The parameter :math:`\log A`, ``(heads,)``. Initially A is uniform on (1, 16).
@@ -145,8 +147,9 @@ class SSDDecay(TokenDecay):
         Dao and Gu 2024; the initial values are those of the code of Dao and Gu.
     """
 
-    def __init__(self, dim: int, heads: int) -> None:
+    def __init__(self, dim: int, heads: int, stepped: bool = False) -> None:
         super().__init__()
+        self.stepped = stepped
         self.log_rate = nn.Parameter(torch.empty(heads))
         self.to_step = nn.Linear(dim, heads)
         self.reset_parameters()
@@ -155,9 +158,7 @@ class SSDDecay(TokenDecay):
     def reset_parameters(self) -> None:
         """Resample the parameters A, W and b in place."""
         self.to_step.reset_parameters()
-        self.log_rate.uniform_(1, 16).log_()
-        step = torch.empty_like(self.log_rate).uniform_(math.log(1e-3), math.log(0.1)).exp()
-        self.to_step.bias.copy_(step.expm1().log())  # the inverse of softplus
+        _reset_rates(self.log_rate, self.to_step.bias)
 
     def log_decay(self, x: Tensor) -> Tensor:
         """Return the logarithm of the decay for each token and head.
@@ -168,22 +169,102 @@ class SSDDecay(TokenDecay):
         Returns:
             ``(..., heads, seq, 1)``.
         """
+        return -(self.log_rate.exp()[:, None] * self._step(x))[..., None]
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> DecayWeight:
+        """Return the position weight for given tokens.
+
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+            key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. Padding causes no
+                decay. Default: None, no padding.
+        """
+        decay = super().forward(x, key_mask)
+        return SteppedDecay(decay.log_decay, self._step(x)) if self.stepped else decay
+
+    def _step(self, x: Tensor) -> Tensor:
+        """Return the steps of given tokens, ``(..., heads, seq)``."""
         # contiguous, because compiled code fails to view the gradient of softplus otherwise
-        step = nn.functional.softplus(self.to_step(x).mT.contiguous())
-        return -(self.log_rate.exp()[:, None] * step)[..., None]
+        return nn.functional.softplus(self.to_step(x).mT.contiguous())
+
+
+class KDADecay(TokenDecay):
+    r"""KDA's decay per token and feature, :eq:`eq-kda`.
+
+    The decay of token :math:`x_t` is
+    :math:`\alpha_t = e^{-A\,\mathrm{softplus}(x_t W^1 W^2 + b)}`. There is one number A per head,
+    and one number b per head and feature. A, :math:`W^1, W^2` and b are learned.
+
+    Args:
+        dim: Number of channels of a token.
+        heads: Number of heads.
+        features: Number of features per head.
+        rank: Number of columns of :math:`W^1`. Default: ``features``.
+
+    Attributes:
+        log_rate: The parameter :math:`\log A`, ``(heads,)``. Initially A is uniform on (1, 16).
+        down: The projection with the weight :math:`W^1`, an ``nn.Linear``.
+        up: The projection with the weight :math:`W^2` and the bias b, an ``nn.Linear``. Initially
+            the softplus of b is log-uniform on (0.001, 0.1).
+
+    Source:
+        Kimi Team 2025; the initial values are those of its code.
+    """
+
+    rotatable = False  # a rotation would mix features with different decays
+
+    def __init__(self, dim: int, heads: int, features: int, rank: int | None = None) -> None:
+        super().__init__()
+        self.heads = heads
+        self.log_rate = nn.Parameter(torch.empty(heads))
+        self.down = nn.Linear(dim, features if rank is None else rank, bias=False)
+        self.up = nn.Linear(self.down.out_features, heads * features)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Resample the parameters in place."""
+        self.down.reset_parameters()
+        self.up.reset_parameters()
+        _reset_rates(self.log_rate, self.up.bias)
+
+    def log_decay(self, x: Tensor) -> Tensor:
+        """Return the logarithm of the decay for each token and feature.
+
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+
+        Returns:
+            ``(..., heads, seq, features)``.
+        """
+        logits = self.up(self.down(x)).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+        # contiguous, because compiled code fails to view the gradient of softplus otherwise
+        step = nn.functional.softplus(logits.contiguous())
+        return -self.log_rate.exp()[:, None, None] * step
+
+
+@torch.no_grad()
+def _reset_rates(log_rate: Tensor, bias: Tensor) -> None:
+    """Resample the logarithms of the rates A and the biases b of a decay, as Mamba-2 does."""
+    log_rate.uniform_(1, 16).log_()
+    step = torch.empty_like(bias).uniform_(math.log(1e-3), math.log(0.1)).exp()
+    bias.copy_(step.expm1().log())  # the inverse of softplus
 
 
 class LearnedDelta(ReplacingWeight):
-    r"""The delta rule with data-dependent rates :math:`\beta_t = 2\,\sigma(x_t W + b)`.
+    r"""The delta rule with data-dependent rates :math:`\beta_t = c\,\sigma(x_t W + b)`.
 
-    Here :math:`x_t` is token t, and W and b are learned. A rate greater than 1 reverses the sign of
-    the old value of the key. With rates greater than 1 the state can track the parity of a sequence
-    of bits, :eq:`eq-delta-parity`.
+    Here :math:`x_t` is token t, W and b are learned, and c is the largest rate. A rate greater than
+    1 reverses the sign of the old value of the key. With rates greater than 1 the state can track
+    the parity of a sequence of bits, :eq:`eq-delta-parity`.
 
     Args:
         dim: Number of channels of a token.
         heads: Number of heads.
         gated: If True, the state also decays, as in :class:`SSDDecay`. Default: False.
+        largest_rate: The largest rate c. Default: 2.
+        eps: Number added to the squared norm by which the features are divided, see
+            :class:`~stringlib.attention.delta.DeltaWeight`. Default: 0.
 
     Attributes:
         to_rate: The projection with the weight W and the bias b, an ``nn.Linear``.
@@ -193,8 +274,26 @@ class LearnedDelta(ReplacingWeight):
         Yang et al. 2024; Yang et al. 2025 for the decay; Grazzi et al. 2025 for the factor 2.
     """
 
-    def __init__(self, dim: int, heads: int, gated: bool = False) -> None:
+    decay: TokenDecay | None
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        gated: bool = False,
+        *,
+        largest_rate: Positive = 2.0,
+        eps: NotNegative = 0.0,
+    ) -> None:
         super().__init__()
+        require("largest_rate", largest_rate, Positive)
+        if largest_rate > 2:
+            raise ValueError(
+                f"largest_rate must be at most 2, got {largest_rate}. A rate greater than 2 "
+                "enlarges the state with every write. Pass 1, or 2 for negative eigenvalues."
+            )
+        require("eps", eps, NotNegative)
+        self.largest_rate, self.eps = largest_rate, eps
         self.to_rate = nn.Linear(dim, heads)
         self.decay = SSDDecay(dim, heads) if gated else None
 
@@ -206,16 +305,59 @@ class LearnedDelta(ReplacingWeight):
             key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. Padding does not
                 change the state. Default: None, no padding.
         """
-        beta = 2 * torch.sigmoid(self.to_rate(x)).mT
+        beta = self.largest_rate * torch.sigmoid(self.to_rate(x)).mT
         if key_mask is not None:
             beta = beta.masked_fill(~per_head(key_mask, beta.shape, x.device), 0)
         if self.decay is None:
-            return DeltaWeight(beta)
-        return DeltaWeight(beta, self.decay(x, key_mask=key_mask).log_decay.squeeze(-1))
+            return DeltaWeight(beta, eps=self.eps)
+        log_decay = self.decay(x, key_mask=key_mask).log_decay
+        return self._made(beta, log_decay)
+
+    def _made(self, beta: Tensor, log_decay: Tensor) -> DeltaWeight:
+        """Return the weight for given rates and the decays that ``decay`` returns."""
+        return DeltaWeight(beta, log_decay.squeeze(-1), eps=self.eps)
 
     def extra_repr(self) -> str:
         """Return the arguments that ``repr`` shows."""
-        return f"gated={self.decay is not None}"
+        more = "" if self.largest_rate == 2 else f", largest_rate={self.largest_rate:g}"
+        return f"gated={self.decay is not None}{more}"
+
+
+class LearnedKDA(LearnedDelta):
+    r"""The delta rule with data-dependent rates and one decay per token and feature, :eq:`eq-kda`.
+
+    The rates are those of :class:`LearnedDelta`, and the decays those of :class:`KDADecay`.
+
+    Args:
+        dim: Number of channels of a token.
+        heads: Number of heads.
+        features: Number of features per head.
+        rank: Number of columns of :math:`W^1` of the decay. Default: ``features``.
+        largest_rate: The largest rate. Default: 2.
+        eps: Number added to the squared norm by which the features are divided. Default: 0.
+
+    Source:
+        Kimi Team 2025, where the largest rate is 1.
+    """
+
+    decay: KDADecay
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        features: int,
+        rank: int | None = None,
+        *,
+        largest_rate: Positive = 2.0,
+        eps: NotNegative = 0.0,
+    ) -> None:
+        super().__init__(dim, heads, largest_rate=largest_rate, eps=eps)
+        self.decay = KDADecay(dim, heads, features, rank)
+
+    def _made(self, beta: Tensor, log_decay: Tensor) -> DeltaWeight:
+        """Return the weight for given rates and the decays that ``decay`` returns."""
+        return KDAWeight(beta, log_decay, eps=self.eps)
 
 
 class LearnedToeplitz(ToeplitzWeight):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,10 +11,11 @@ from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.context import Context, checked_context
-from stringlib.attention.core import PARTS, AttentionCore
+from stringlib.attention.core import PARTS
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, is_faster, projected
 from stringlib.attention.gate import GATES, Gate
+from stringlib.attention.layer import AttentionLayer
 from stringlib.attention.linear_state import LinearState
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.documents import documents_of
@@ -48,7 +48,7 @@ def _options() -> set[str]:
 RENAMED = "key_heads is now called kv_heads; the old name is removed in the next version"
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(AttentionLayer):
     r"""Multi-head attention whose position encoder, kernel, position weight and gate you choose.
 
     The layer projects the tokens to queries, keys and values, applies softmax or linear attention
@@ -151,8 +151,6 @@ class MultiHeadAttention(nn.Module):
         >>> layer(torch.randn(8, 1, 384), state=state).shape  # the next token
         torch.Size([8, 1, 384])
     """
-
-    core: AttentionCore
 
     @known_options(_options, FIXED)
     @checked
@@ -346,36 +344,6 @@ class MultiHeadAttention(nn.Module):
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
         return self._attended(x, v, positions, key_mask, None, document_ids, False, other)[0]
 
-    @torch.no_grad()
-    @checked
-    def init_state(self, batch_shape: int | Sequence[int], max_length: int | None = None) -> State:
-        """Return the state before the first token, for decoding token by token.
-
-        Args:
-            batch_shape: Leading dimensions of the tokens, all but ``(seq, dim)``; one number for a
-                single dimension.
-            max_length: Number of tokens for which the cache of softmax gets memory. Up to this
-                length no earlier token is copied, provided that gradients are off. Other states
-                have a fixed size, so ``max_length`` has no effect on them. Default: None, which
-                means that the memory grows with the tokens.
-
-        Raises:
-            ValueError: If the layer has no state.
-
-        Example:
-            >>> layer = MultiHeadAttention(64, 4, encoder="rope", causal=True)
-            >>> state = layer.init_state(8, max_length=1024)
-            >>> with torch.no_grad():
-            ...     out, state = layer(torch.randn(8, 1, 64), state=state, return_state=True)
-            >>> state.length
-            1
-        """
-        lead = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
-        weight = next(self.parameters())
-        nothing = weight.new_zeros(*lead, 0, self.dim)
-        state: State = self(nothing, return_state=True)[1]
-        return state if max_length is None else state.with_room(max_length)
-
     def folded(self) -> MultiHeadAttention:
         """Return a copy with the basis of the encoder merged into the projections, :eq:`eq-fold`.
 
@@ -406,25 +374,6 @@ class MultiHeadAttention(nn.Module):
         """The old name of ``kv_heads``."""
         warnings.warn(RENAMED, DeprecationWarning, stacklevel=2)
         return self.kv_heads
-
-    @property
-    def has_state(self) -> bool:
-        """Whether the layer returns a state, from which later tokens continue."""
-        return self.core.has_state
-
-    # the parts of the core can be read and replaced as attributes of the layer
-    features = property(lambda self: getattr(self.core, "features", None))
-    weight = property(lambda self: getattr(self.core, "weight", None))
-    encoder = property(lambda self: self.core.encoder)
-    roll = property(lambda self: self.core.roll)
-    rotate = property(lambda self: self.core.rotate)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute. A part of the core, such as ``encoder``, is set in the core."""
-        if name in PARTS:
-            setattr(self.core, name, value)
-        else:
-            super().__setattr__(name, value)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         """Load weights, also those of version 0.1, whose names lack ``core.`` before a part."""

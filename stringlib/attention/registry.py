@@ -18,11 +18,13 @@ from stringlib.attention.features import (
 from stringlib.attention.learned import (
     GLADecay,
     LearnedDelta,
+    LearnedKDA,
     LearnedToeplitz,
     RetNetDecay,
     SSDDecay,
 )
 from stringlib.attention.ramp import FallingWeight, RampWeight
+from stringlib.attention.softmax_features import HedgehogFeatures, TaylorFeatures
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.parts import FIXED, make_part, named, reject_unused
@@ -57,6 +59,8 @@ FEATURES: dict[str, Callable[..., FeatureMap]] = {
     "favor-learned": partial(FavorFeatures, projection="circulant", learnable=True),
     "hyperbolic": partial(FavorFeatures, hyperbolic=True),
     "favor-optimal": _optimal,
+    "hedgehog": HedgehogFeatures,
+    "taylor": TaylorFeatures,
     "identity": IdentityFeatures,
 }
 """Feature maps by name. Each value is a constructor.
@@ -77,6 +81,7 @@ WEIGHTS: dict[str, Callable[..., PositionWeight]] = {
     "ssd": SSDDecay,
     "delta": LearnedDelta,
     "gated-delta": partial(LearnedDelta, gated=True),
+    "kda": LearnedKDA,
 }
 """Position weights by name. Each value is a constructor.
 

@@ -1,13 +1,14 @@
 r"""The delta rule computed chunk by chunk.
 
 Token t with the key k, the value v, the rate β and the decay :math:`e^a` adds
-:math:`k_t u_t^\top` to the decayed state. The vector
-:math:`u_t = \beta_t (v_t - e^{a_t} S_{t-1}^\top k_t)` is the rate times the error of the decayed
-state :math:`e^{a_t} S_{t-1}` for this key. So the state is a decayed sum of the products
-:math:`k_t u_t^\top`. Within a chunk, the vectors u solve a triangular system whose right side is
-linear in the state before the chunk. Therefore the state after the chunk is an affine function of
-the state before the chunk. The affine functions of all chunks are computed at once, and only their
-application to the state is sequential.
+:math:`k_t u_t^\top` to the decayed state :math:`\mathrm{diag}(e^{a_t}) S_{t-1}`. Here a is one
+number for all features or one number for each feature. The vector
+:math:`u_t = \beta_t (v_t - S_{t-1}^\top \mathrm{diag}(e^{a_t}) k_t)` is the rate times the error of
+the decayed state for this key. So the state is a decayed sum of the products :math:`k_t u_t^\top`.
+Within a chunk, the vectors u solve a triangular system whose right side is linear in the state
+before the chunk. Therefore the state after the chunk is an affine function of the state before the
+chunk. The affine functions of all chunks are computed at once, and only their application to the
+state is sequential.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 from torch import SymInt, Tensor
 from torch._higher_order_ops.scan import scan
 
-from stringlib.kernels.decays import decay_matrix, sum_of_later
+from stringlib.kernels.decays import decayed_scores, sum_of_later
 from stringlib.kernels.recurrence import chunk_size, in_chunks
 
 # Chunks of 32 tokens are the fastest. Median times in milliseconds of the delta rule with its
@@ -41,17 +42,19 @@ def delta_sums(
 ) -> tuple[Tensor, Tensor]:
     r"""Return the outputs :math:`S_t^\top q_t` of the delta rule, and the last state.
 
-    The state is :math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`.
-    By default the outputs are computed chunk by chunk, :eq:`eq-delta-chunk`. All tensors have
-    the same dtype, float32 or float64, and the same leading dimensions, of which there must be at
-    least one.
+    The state after token t is
+    :math:`(I - \beta_t k_t k_t^\top)\,\mathrm{diag}(e^{a_t})\,S_{t-1} + \beta_t k_t v_t^\top`.
+    By default the outputs are computed chunk by chunk, :eq:`eq-delta-chunk`, and with one decay per
+    feature :eq:`eq-kda-chunk`. All tensors have the same dtype, float32 or float64, and the same
+    leading dimensions, of which there must be at least one.
 
     Args:
         q: Queries, ``(..., n, d)``.
         k: Keys, ``(..., n, d)``.
         v: Values, ``(..., n, d_v)``.
         beta: Rates, ``(..., n, 1)``.
-        log_decay: Logarithms a of the decays, ``(..., n, 1)``.
+        log_decay: Logarithms a of the decays, ``(..., n, 1)``, or ``(..., n, d)`` for one decay per
+            token and feature.
         mode: ``"parallel"`` treats all tokens as one chunk. ``"recurrent"`` computes token by
             token. ``"chunk"`` or None (default) computes chunk by chunk.
         state: The state S before the first token, ``(..., d, d_v)``. Default: None, which means
@@ -95,13 +98,11 @@ def _chunks(
     All tensors except ``state`` contain tokens in chunks, ``(..., chunks, size, channels)``.
     """
     since_start = log_decay.cumsum(-2).exp()
-    pairs = decay_matrix(log_decay.squeeze(-1))
+    # both products with one computation of the decays between the keys and the later tokens
+    overlap, within = decayed_scores(torch.stack([k, q]), k, log_decay)
     # u = own - old S, where S is the state before the chunk
     right = torch.cat([beta * v, beta * since_start * k], -1)
-    solved = _solved(beta * (k @ k.mT) * pairs, right)
-    own, old = solved.split([v.shape[-1], k.shape[-1]], -1)
-    # tril first: the product with a later key may be infinite, and times 0 it would be NaN
-    within = (q @ k.mT).tril() * pairs
+    own, old = _solved(beta * overlap, right).split([v.shape[-1], k.shape[-1]], -1)
     written = (sum_of_later(log_decay).exp() * k).mT
     eye = torch.eye(k.shape[-1], dtype=k.dtype, device=k.device)
     kept = since_start[..., -1:, :] * eye - written @ old

@@ -17,14 +17,18 @@ def half_square(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / 2
 
 
-def unit(x: Tensor) -> Tensor:
+def unit(x: Tensor, eps: float = 0.0) -> Tensor:
     """Return ``x`` divided by its norm along the last dimension.
+
+    With a positive ``eps`` the divisor is the square root of the squared norm plus ``eps``.
 
     A vector other than 0 with a norm of less than 1e-12 is divided by 1e-12. The vector 0 is
     returned unchanged. At the vector 0 the gradient passes through unchanged, while
     ``torch.nn.functional.normalize`` multiplies the gradient by 1e12.
     """
     square = 2 * half_square(x)
+    if eps:
+        return x / (square + eps).sqrt()
     return x / square.masked_fill(square == 0, 1).clamp(min=1e-24).sqrt()
 
 

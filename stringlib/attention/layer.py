@@ -1,0 +1,76 @@
+"""What all attention layers share: the parts of the core as attributes, and the first state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from stringlib.attention.core import PARTS, AttentionCore
+from stringlib.spec import checked
+
+
+class AttentionLayer(nn.Module):
+    """Base class of attention layers, whose heads are computed by a core.
+
+    The parts ``features``, ``encoder``, ``roll`` and ``weight`` of the core are attributes of the
+    layer too, and can be replaced there.
+
+    Attributes:
+        dim: Number of channels of a token.
+        core: The :class:`~stringlib.attention.core.AttentionCore` between the projections.
+    """
+
+    dim: int
+    core: AttentionCore
+
+    @torch.no_grad()
+    @checked
+    def init_state(self, batch_shape: int | Sequence[int], max_length: int | None = None) -> Any:
+        """Return the state before the first token, for decoding token by token.
+
+        Args:
+            batch_shape: Leading dimensions of the tokens, all but ``(seq, dim)``; one number for a
+                single dimension.
+            max_length: Number of tokens for which the cache of softmax gets memory. Up to this
+                length no earlier token is copied, provided that gradients are off. Other states
+                have a fixed size, so ``max_length`` has no effect on them. Default: None, which
+                means that the memory grows with the tokens.
+
+        Raises:
+            ValueError: If the layer has no state.
+
+        Example:
+            >>> from stringlib import MultiHeadAttention
+            >>> layer = MultiHeadAttention(64, 4, encoder="rope", causal=True)
+            >>> state = layer.init_state(8, max_length=1024)
+            >>> with torch.no_grad():
+            ...     out, state = layer(torch.randn(8, 1, 64), state=state, return_state=True)
+            >>> state.length
+            1
+        """
+        lead = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
+        nothing = next(self.parameters()).new_zeros(*lead, 0, self.dim)
+        state = self(nothing, return_state=True)[1]
+        return state if max_length is None else state.with_room(max_length)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the layer returns a state, from which later tokens continue."""
+        return self.core.has_state
+
+    # the parts of the core can be read and replaced as attributes of the layer
+    features = property(lambda self: getattr(self.core, "features", None))
+    weight = property(lambda self: getattr(self.core, "weight", None))
+    encoder = property(lambda self: self.core.encoder)
+    roll = property(lambda self: self.core.roll)
+    rotate = property(lambda self: self.core.rotate)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute. A part of the core, such as ``encoder``, is set in the core."""
+        if name in PARTS:
+            setattr(self.core, name, value)
+        else:
+            super().__setattr__(name, value)

@@ -1,0 +1,221 @@
+"""Layers as published: equal to the modules of transformers, and to formulas of their papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, silu, softplus
+
+from stringlib import make_layer
+from tests.draws import random
+
+transformers = pytest.importorskip("transformers")
+
+
+def copied(target: nn.Module | Tensor, source: Tensor) -> None:
+    """Write weights into a layer, of which the shape has to fit."""
+    weight = target.weight if isinstance(target, nn.Module) else target
+    assert weight.shape == source.shape, (weight.shape, source.shape)
+    with torch.no_grad():
+        weight.copy_(source)
+
+
+def shaken(module: nn.Module) -> nn.Module:
+    """Return a module in float64 with every parameter moved, so that none is 0 or 1."""
+    torch.manual_seed(3)
+    module = module.double()
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+    return module
+
+
+def kda_pair() -> tuple[nn.Module, nn.Module]:
+    from transformers.models.kimi_linear.configuration_kimi_linear import KimiLinearConfig
+    from transformers.models.kimi_linear.modeling_kimi_linear import KimiLinearDeltaAttention
+
+    config = KimiLinearConfig(
+        hidden_size=12, num_hidden_layers=1, num_attention_heads=3, rms_norm_eps=1e-4,
+        linear_head_dim=4, linear_num_heads=3, linear_conv_kernel_dim=4, hidden_act="silu",
+    )  # fmt: skip
+    config.layer_types = ["linear_attention"]
+    other = KimiLinearDeltaAttention(config, 0)
+    for unset in (other.forget_gate.dt_bias, other.forget_gate.A_log):
+        nn.init.zeros_(unset)
+    shaken(other)
+    layer = make_layer("kda", 12, 3, eps=1e-4).double()
+    copied(layer.to_q, other.q_proj.weight)
+    copied(layer.to_k, other.k_proj.weight)
+    copied(layer.to_v, other.v_proj.weight)
+    copied(layer.to_out, other.o_proj.weight)
+    copied(layer.convolution, other.conv1d.weight.squeeze(1))
+    copied(layer.weight.to_rate, other.b_proj.weight)
+    nn.init.zeros_(layer.weight.to_rate.bias)
+    decay, gate = layer.weight.decay, other.forget_gate
+    copied(decay.down, gate.f_a_proj.weight)
+    copied(decay.up, gate.f_b_proj.weight)
+    copied(decay.up.bias, gate.dt_bias)
+    copied(decay.log_rate, gate.A_log.flatten())
+    copied(layer.norm.to_gate[0], other.g_a_proj.weight)
+    copied(layer.norm.to_gate[1], other.g_b_proj.weight)
+    copied(layer.norm, other.o_norm.weight)
+    return layer, other
+
+
+def delta_pair(key_heads: int) -> tuple[nn.Module, nn.Module]:
+    from transformers import Qwen3NextConfig
+    from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet
+
+    heads, width, wide = 4, 5, 6
+    config = Qwen3NextConfig(
+        hidden_size=12, num_hidden_layers=1, rms_norm_eps=1e-4, hidden_act="silu",
+        linear_num_value_heads=heads, linear_num_key_heads=key_heads, linear_key_head_dim=width,
+        linear_value_head_dim=wide, linear_conv_kernel_dim=3, layer_types=["linear_attention"],
+    )  # fmt: skip
+    other = shaken(Qwen3NextGatedDeltaNet(config, 0))
+    layer = make_layer(
+        "gated-deltanet", 12, heads, key_dim=key_heads * width, value_dim=heads * wide,
+        key_heads=key_heads, convolution=3, eps=1e-4,
+    ).double()  # fmt: skip
+    # rows of the joint projection, from the module's own reordering
+    eye = torch.eye(12, dtype=torch.float64)[None]
+    parts = other.fix_query_key_value_ordering(other.in_proj_qkvz(eye), other.in_proj_ba(eye))
+    q, k, v, z, b, a = (x[0].flatten(1).mT for x in parts)
+    for target, rows in ((layer.to_q, q), (layer.to_k, k), (layer.to_v, v)):
+        copied(target, rows)
+    copied(layer.norm.to_gate, z)
+    copied(layer.weight.to_rate, b)
+    nn.init.zeros_(layer.weight.to_rate.bias)
+    decay = layer.weight.decay
+    copied(decay.to_step, a)
+    copied(decay.to_step.bias, other.dt_bias)
+    copied(decay.log_rate, other.A_log)
+    copied(layer.convolution, other.conv1d.weight.squeeze(1))
+    copied(layer.norm, other.norm.weight)
+    copied(layer.to_out, other.out_proj.weight)
+    return layer, other
+
+
+def mamba_pair(groups: int) -> tuple[nn.Module, nn.Module]:
+    from transformers import Mamba2Config
+    from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
+
+    config = Mamba2Config(
+        hidden_size=12, num_heads=4, head_dim=6, state_size=5, expand=2, n_groups=groups,
+        conv_kernel=4, use_bias=False, use_conv_bias=True, hidden_act="silu", chunk_size=8,
+        layer_norm_epsilon=1e-4, num_hidden_layers=1, rms_norm=True,
+    )  # fmt: skip
+    other = shaken(Mamba2Mixer(config, 0))
+    layer = make_layer("mamba2", 12, 4, state_size=5, groups=groups, eps=1e-4).double()
+    n = groups * 5
+    z, x, b, c, dt = other.in_proj.weight.split([24, 24, n, n, 4])
+    for target, rows in (
+        (layer.to_q, c), (layer.to_k, b), (layer.to_v, x), (layer.norm.to_gate, z),
+        (layer.weight.to_step, dt), (layer.weight.to_step.bias, other.dt_bias),
+        (layer.weight.log_rate, other.A_log), (layer.norm, other.norm.weight),
+        (layer.skip, other.D), (layer.to_out, other.out_proj.weight),
+    ):  # fmt: skip
+        copied(target, rows)
+    for target, source in (
+        (layer.convolution.weight, other.conv1d.weight.squeeze(1)),
+        (layer.convolution.bias, other.conv1d.bias),
+    ):
+        x, b, c = source.split([24, n, n])
+        copied(target, torch.cat([c, b, x]))
+    return layer, other
+
+
+PAIRS = {
+    "kda": kda_pair,
+    "gated-deltanet": lambda: delta_pair(4),
+    "gated-deltanet, shared keys": lambda: delta_pair(2),
+    "mamba2": lambda: mamba_pair(1),
+    "mamba2, two groups": lambda: mamba_pair(2),
+}
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 13, 70])
+@pytest.mark.parametrize("name", PAIRS)
+def test_equal_to_the_module_of_transformers(name: str, n: int) -> None:
+    layer, other = PAIRS[name]()
+    x, probe = random(2, n, 12), random(2, n, 12, seed=1)
+    own, given = x.clone().requires_grad_(), x.clone().requires_grad_()
+    found, expected = layer(own), other(given)
+    # transformers computes states in float32
+    assert (found - expected).abs().max() < 2e-5 * expected.abs().max().clamp(min=1)
+    (found * probe).sum().backward()
+    (expected * probe).sum().backward()
+    assert own.grad is not None
+    assert given.grad is not None
+    assert (own.grad - given.grad).abs().max() < 5e-5 * given.grad.abs().max().clamp(min=1)
+    grads = {p.shape: p.grad for p in other.parameters()}
+    assert (layer.to_out.weight.grad - grads[layer.to_out.weight.shape]).abs().max() < 1e-3
+
+
+def heads(x: Tensor, count: int) -> Tensor:
+    return x.unflatten(-1, (count, -1)).transpose(-3, -2)
+
+
+def normed(layer: Any, out: Tensor, x: Tensor) -> Tensor:
+    """Return what Sun et al. compute from the outputs of the heads."""
+    out = out / (out.square().mean(-1, keepdim=True) + layer.norm.eps).sqrt() * layer.norm.weight
+    joined = out.transpose(-3, -2).flatten(-2)
+    return (joined * silu(x @ layer.norm.to_gate.weight.mT)) @ layer.to_out.weight.mT
+
+
+def test_retnet_is_the_formula_of_its_paper() -> None:
+    layer = shaken(make_layer("retnet", 12, 2, key_dim=8, value_dim=20))
+    x, n = random(2, 9, 12), 9
+    q, k, v = (heads(x @ p.weight.mT, 2) for p in (layer.to_q, layer.to_k, layer.to_v))
+    theta = 10000.0 ** (-torch.arange(2).double() / 2)
+    turn = torch.polar(torch.ones(n, 2).double(), torch.arange(n).double()[:, None] * theta)
+    q, k = (torch.view_as_complex(y.unflatten(-1, (2, 2)).contiguous()) * turn for y in (q, k))
+    gamma = 1 - 2.0 ** (-5 - torch.arange(2).double())
+    i = torch.arange(n)
+    distance = i[:, None] - i
+    decay = torch.where(distance >= 0, gamma[:, None, None] ** distance.clamp(min=0), 0)
+    scores = (q @ k.conj().mT).real / 2 * decay  # the square root of 4 channels
+    expected = normed(layer, scores @ v, x)
+    assert (layer(x) - expected).abs().max() < 1e-6
+
+
+def test_gla_is_the_recurrence_of_its_paper() -> None:
+    layer = shaken(make_layer("gla", 12, 2, key_dim=8, value_dim=20, rank=3))
+    x = random(2, 9, 12)
+    q, k, v = (heads(x @ p.weight.mT, 2) for p in (layer.to_q, layer.to_k, layer.to_v))
+    down, up = layer.weight.down, layer.weight.up
+    alpha = heads(logsigmoid(x @ down.weight.mT @ up.weight.mT + up.bias) / 16, 2).exp()
+    state, rows = torch.zeros(2, 2, 4, 10).double(), []
+    for t in range(9):
+        state = alpha[:, :, t, :, None] * state + k[:, :, t, :, None] * v[:, :, t, None]
+        rows.append((q[:, :, t, None] @ state)[:, :, 0] / 2)
+    assert (layer(x) - normed(layer, torch.stack(rows, -2), x)).abs().max() < 1e-10
+
+
+def test_kda_is_the_recurrence_of_its_paper() -> None:
+    layer = shaken(make_layer("kda", 12, 2, key_dim=8, value_dim=20, rank=3, convolution=2))
+    x = random(2, 9, 12)
+    joined = torch.cat([x @ p.weight.mT for p in (layer.to_q, layer.to_k, layer.to_v)], -1)
+    late = torch.cat([torch.zeros_like(joined[:, :1]), joined[:, :-1]], 1)
+    w = layer.convolution.weight
+    q, k, v = silu(late * w[:, 0] + joined * w[:, 1]).split([8, 8, 20], -1)
+    q, k, v = (heads(y, 2) for y in (q, k, v))
+    q, k = (y / (y.square().sum(-1, keepdim=True) + 1e-6).sqrt() for y in (q, k))
+    rule, decay = layer.weight, layer.weight.decay
+    beta = (x @ rule.to_rate.weight.mT + rule.to_rate.bias).sigmoid().mT
+    step = softplus(x @ decay.down.weight.mT @ decay.up.weight.mT + decay.up.bias)
+    alpha = (-decay.log_rate.exp()[:, None, None] * heads(step, 2)).exp()
+    state, rows = torch.zeros(2, 2, 4, 10).double(), []
+    for t in range(9):
+        key, rate = k[:, :, t, :, None], beta[:, :, t, None, None]
+        state = alpha[:, :, t, :, None] * state
+        state = state - rate * key @ (key.mT @ state) + rate * key * v[:, :, t, None]
+        rows.append((q[:, :, t, None] @ state)[:, :, 0] / 2)
+    out = torch.stack(rows, -2)
+    out = out / (out.square().mean(-1, keepdim=True) + layer.norm.eps).sqrt() * layer.norm.weight
+    gate = (x @ layer.norm.to_gate[0].weight.mT @ layer.norm.to_gate[1].weight.mT).sigmoid()
+    expected = (out.transpose(-3, -2).flatten(-2) * gate) @ layer.to_out.weight.mT
+    assert (layer(x) - expected).abs().max() < 1e-10
