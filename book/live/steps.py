@@ -12,8 +12,8 @@ from book.recorded import data
 from lab.program import Traced, traced
 from lab.weights import unpack
 from stringlib.attention.cache import KeyValueCache
+from stringlib.attention.layer import State
 from stringlib.attention.linear_state import LinearState
-from stringlib.attention.multihead import State
 from stringlib.attention.shift import ShiftedState
 from stringlib.models.language import LanguageModel
 
@@ -88,7 +88,7 @@ class Stepped(nn.Module):
             if isinstance(state, KeyValueCache):
                 found[f"layer{i}_keys"] = state.keys[..., -1:, :]
                 found[f"layer{i}_values"] = state.values[..., -1:, :]
-            else:
+            elif isinstance(state, LinearState):
                 found[f"layer{i}_sums"] = state.sums
                 if state.log_scale is not None:
                     found[f"layer{i}_scale"] = state.log_scale

@@ -29,12 +29,19 @@ class FeatureMap(nn.Module):
             and keys are rotated) or ``"after"`` (features are rotated). Default: None, which means
             that the layer has no default for ``rotate``.
         nonnegative: True (default) if no feature is negative, so that no similarity is negative.
-            If False, a layer does not divide by the sum of the weights, which could be 0.
+        normalized: Whether a layer divides by the sum of the weights. By default this is
+            ``nonnegative``, because the sum could be 0 if similarities may be negative. A map with
+            negative features whose similarities are always positive sets ``normalized`` to True.
     """
 
     scale: float = 1.0
     place: str | None = None
     nonnegative: bool = True
+
+    @property
+    def normalized(self) -> bool:
+        """Whether a layer divides by the sum of the weights."""
+        return self.nonnegative
 
     def scaled_keys(self, k: Tensor) -> tuple[Tensor, Tensor | None]:
         r"""Return the features of each key divided by a factor, and the logarithms of the factors.

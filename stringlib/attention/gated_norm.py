@@ -2,6 +2,8 @@ r"""Norm of the outputs of the heads, and the gate beside it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu
@@ -10,7 +12,7 @@ from stringlib.inputs import require_name
 from stringlib.precision import at_least_float32
 from stringlib.spec import Floats, NotNegative, checked
 
-ACTIVATIONS = {"silu": silu, "sigmoid": torch.sigmoid}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu, "sigmoid": torch.sigmoid}
 
 
 class GatedNorm(nn.Module):

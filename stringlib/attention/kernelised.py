@@ -22,8 +22,8 @@ class LinearAttention(AttentionCore):
     r"""Kernelised attention with positions and a position weight, :eq:`eq-linear-attention`.
 
     The output of query i is :math:`\sum_j w(i,j)\,\phi(q_i)^\top\phi(k_j)\,v_j`, divided by the
-    same sum without :math:`v_j`. The sum is not divided if features may be negative, or if the
-    weight is a delta rule.
+    same sum without :math:`v_j`. The sum is not divided if similarities may be negative, or if
+    the weight is a delta rule.
 
     Args:
         features: The feature map φ.
@@ -145,7 +145,7 @@ class LinearAttention(AttentionCore):
                 if key_at is None
                 else (self.roll.rotate(phi_q, at), self.roll.rotate(phi_k, key_at))
             )
-        normalize = phi.nonnegative and weight.normalized
+        normalize = phi.normalized and weight.normalized
         keys["documents"] = documents
         return attend(
             phi_q, phi_k, v, weight, self.causal, state=state, normalize=normalize, **keys

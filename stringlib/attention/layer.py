@@ -8,8 +8,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from stringlib.attention.cache import KeyValueCache
+from stringlib.attention.convolution import ConvolvedState
 from stringlib.attention.core import PARTS, AttentionCore
+from stringlib.attention.linear_state import LinearState
+from stringlib.attention.shift import ShiftedState
 from stringlib.spec import checked
+
+State = LinearState | KeyValueCache | ShiftedState | ConvolvedState
+"""The states of attention layers, from which later tokens continue."""
 
 
 class AttentionLayer(nn.Module):
@@ -21,10 +28,15 @@ class AttentionLayer(nn.Module):
     Attributes:
         dim: Number of channels of a token.
         core: The :class:`~stringlib.attention.core.AttentionCore` between the projections.
+        to_q: The projection :math:`W_q`. So are ``to_k``, ``to_v`` and ``to_out``.
     """
 
     dim: int
     core: AttentionCore
+    to_q: nn.Linear
+    to_k: nn.Linear
+    to_v: nn.Linear
+    to_out: nn.Linear
 
     @torch.no_grad()
     @checked

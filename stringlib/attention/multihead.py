@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.context import Context, checked_context
 from stringlib.attention.core import PARTS
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, is_faster, projected
 from stringlib.attention.gate import GATES, Gate
-from stringlib.attention.layer import AttentionLayer
-from stringlib.attention.linear_state import LinearState
+from stringlib.attention.layer import AttentionLayer, State
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.documents import documents_of
 from stringlib.encoders.relative_bias import RelativeBias
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from stringlib.attention.weights import PositionWeight
 else:  # make_core checks the class, so that softmax attention does not import linear attention
     PositionWeight = Any
-
-State = LinearState | KeyValueCache | ShiftedState
 
 
 def _options() -> set[str]:

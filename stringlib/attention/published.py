@@ -238,6 +238,15 @@ LAYERS: dict[str, Callable[..., RecurrentAttention]] = {
 """Layers as published, by name. Each value is a function of ``dim``, ``heads`` and options."""
 
 
+SIZES = {"dim", "heads"}
+"""Arguments of a published layer that are not options."""
+
+
+def layer_options() -> set[str]:
+    """Return the names of the options of all published layers."""
+    return {option for make in LAYERS.values() for option in named(make)} - SIZES
+
+
 @checked
 def make_layer(name: str, dim: int, heads: int, **options: Any) -> RecurrentAttention:
     """Return a layer of linear attention as its paper defines it.
@@ -260,7 +269,7 @@ def make_layer(name: str, dim: int, heads: int, **options: Any) -> RecurrentAtte
         torch.Size([2, 1, 64])
     """
     require_name("name", name, LAYERS)
-    known = {*named(LAYERS[name])} - {"dim", "heads"}
+    known = {*named(LAYERS[name])} - SIZES
     require_known_options(f"the layer {name!r}", options, known)
     return LAYERS[name](dim, heads, **options)
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 else:
     PositionWeight = Any
 
-State = LinearState | ConvolvedState
-
 
 class RecurrentAttention(AttentionLayer):
     r"""Causal linear attention with a short convolution before it, and a norm and a gate after it.
@@ -122,9 +120,9 @@ class RecurrentAttention(AttentionLayer):
         *,
         key_mask: Tensor | None = None,
         document_ids: Indices[Tensor, "...? n"] | None = None,
-        state: State | None = None,
+        state: LinearState | ConvolvedState | None = None,
         return_state: bool = False,
-    ) -> Tensor | tuple[Tensor, State]:
+    ) -> Tensor | tuple[Tensor, LinearState | ConvolvedState]:
         """Return the output of the layer, which a model adds to the tokens.
 
         Args:

@@ -68,7 +68,8 @@ class TaylorFeatures(FeatureMap):
     r"""Feature map of the Taylor polynomial :math:`1 + x + \frac12 x^2` of the exponential.
 
     The similarity of x and y is :math:`1 + x^\top y + \tfrac12 (x^\top y)^2`, :eq:`eq-taylor`,
-    which is positive. A layer divides queries and keys by :math:`d^{1/4}`, as softmax does.
+    which is positive, although features may be negative. A layer divides queries and keys by
+    :math:`d^{1/4}`, as softmax does.
 
     Args:
         head_dim: Number of channels d of a head. There are :math:`1 + d + d^2` features.
@@ -78,6 +79,8 @@ class TaylorFeatures(FeatureMap):
     """
 
     place = "before"
+    nonnegative = False
+    normalized = True
 
     @checked
     def __init__(self, head_dim: int) -> None:

@@ -9,13 +9,16 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.multihead import MultiHeadAttention, State
+from stringlib.attention.layer import AttentionLayer, State
+from stringlib.attention.multihead import MultiHeadAttention
+from stringlib.attention.published import LAYERS, make_layer
+from stringlib.attention.published import layer_options as published_options
 from stringlib.attention.registry import layer_options
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
-from stringlib.inputs import did_you_mean, require_same_tokens
+from stringlib.inputs import did_you_mean, require_name, require_same_tokens
 from stringlib.parts import named
 from stringlib.precision import at_least_float32
 from stringlib.spec import Share, checked
@@ -93,7 +96,10 @@ class Block(nn.Module):
         residual_dropout: Dropout probability in training. Dropout is applied to the outputs of
             attention and of the feed-forward layer, before these outputs are added to the tokens.
             Default: 0.
-        **attention: Arguments of :class:`~stringlib.attention.multihead.MultiHeadAttention`.
+        layer: Name of a published layer in :data:`~stringlib.attention.published.LAYERS`, in place
+            of multi-head attention. Default: None.
+        **attention: Arguments of :class:`~stringlib.attention.multihead.MultiHeadAttention`, or of
+            the published layer.
 
     Source:
         Xiong et al. 2020, for the position of the norm; Vaswani et al. 2017, section 5.4, for the
@@ -109,6 +115,7 @@ class Block(nn.Module):
         mlp: str | None = "mlp",
         hidden: int | None = None,
         residual_dropout: Share = 0.0,
+        layer: str | None = None,
         **attention: Any,
     ) -> None:
         super().__init__()
@@ -119,7 +126,12 @@ class Block(nn.Module):
             )
         if hidden is None:
             hidden = 8 * dim // 3 if mlp == "swiglu" else 4 * dim
-        self.attention = MultiHeadAttention(dim, heads, **attention)
+        self.attention: AttentionLayer
+        if layer is None:
+            self.attention = MultiHeadAttention(dim, heads, **attention)
+        else:
+            require_name("layer", layer, LAYERS)
+            self.attention = make_layer(layer, dim, heads, **attention)
         self.norm_attention = nn.LayerNorm(dim)
         self.mlp = None if mlp is None else FEED_FORWARD[mlp](dim, hidden)
         self.norm_mlp = None if mlp is None else nn.LayerNorm(dim)
@@ -232,6 +244,11 @@ def require_known(encoder: object) -> None:
 def block_options() -> set[str]:
     """Return the names of the options that a model passes to its blocks."""
     return {*named(MultiHeadAttention), *layer_options()}
+
+
+def causal_options() -> set[str]:
+    """Return the names of the options of the blocks of a causal model, published layers too."""
+    return block_options() | published_options()
 
 
 class Blocks(nn.Module):

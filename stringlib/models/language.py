@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.multihead import State
+from stringlib.attention.layer import State
 from stringlib.documents import documents_of
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
@@ -18,9 +18,10 @@ from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import is_offloaded, per_head, require_places, require_same_device
 from stringlib.models.blocks import (
+    ABSOLUTE,
     Block,
     Blocks,
-    block_options,
+    causal_options,
     initialize,
     phases_of,
     require_known,
@@ -66,9 +67,14 @@ class LanguageModel(Blocks):
         length: Number of tokens of the longest sequence. It must be given for encoder ``"learned"``
             and for weight ``"toeplitz"``, which have a table of this size. Otherwise ``length`` is
             ignored.
+        layer: Name of a published layer of linear attention, such as ``"kda"`` or ``"mamba2"``, in
+            place of multi-head attention, see
+            :func:`~stringlib.attention.published.make_layer`. A published layer has an encoder, a
+            feature map and a gate of its own, so ``encoder``, ``attention`` and ``gate`` must have
+            their defaults. Default: None.
         **options: Further arguments of
-            :class:`~stringlib.attention.multihead.MultiHeadAttention`, the same for every block,
-            such as ``weight``, ``num_features`` or ``shift``.
+            :class:`~stringlib.attention.multihead.MultiHeadAttention`, or of the published layer,
+            the same for every block, such as ``weight``, ``num_features`` or ``shift``.
 
     Attributes:
         embed: The embedding of the tokens, with a weight of shape ``(vocab, dim)``. The initial
@@ -93,7 +99,7 @@ class LanguageModel(Blocks):
         (torch.Size([8, 100, 256]), torch.Size([8, 105]))
     """
 
-    @known_options(block_options, FIXED | {"causal": "a language model is always causal"})
+    @known_options(causal_options, FIXED | {"causal": "a language model is always causal"})
     @checked
     def __init__(
         self,
@@ -110,10 +116,13 @@ class LanguageModel(Blocks):
         tied: bool = True,
         length: int | None = None,
         residual_dropout: Share = 0.0,
+        layer: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
         require_known(encoder)
+        if layer is not None:
+            _require_defaults(layer, encoder=encoder, attention=attention, gate=gate)
         self.length = None
         if encoder == "learned" or options.get("weight") == "toeplitz":
             if length is None:
@@ -134,7 +143,8 @@ class LanguageModel(Blocks):
             encoder = make_bias(encoder, heads, causal=True)
         if options.get("weight") == "toeplitz":
             options["length"] = self.length
-        options |= {"encoder": encoder, "attention": attention, "gate": gate}
+        if layer is None:
+            options |= {"encoder": encoder, "attention": attention, "gate": gate, "causal": True}
         self.blocks = nn.ModuleList(
             Block(
                 dim,
@@ -142,7 +152,7 @@ class LanguageModel(Blocks):
                 mlp=mlp,
                 hidden=hidden,
                 residual_dropout=residual_dropout,
-                causal=True,
+                layer=layer,
                 **options,
             )
             for _ in range(depth)
@@ -395,6 +405,17 @@ class LanguageModel(Blocks):
                 f"state, got {before + tokens.shape[-1]}. Create the model with a larger length."
             )
         return before
+
+
+def _require_defaults(layer: str, **given: Any) -> None:
+    """Raise ``ValueError`` if an argument is given that a published layer decides itself."""
+    for name, value in given.items():
+        default = "softmax" if name == "attention" else None
+        if value != default and not (name == "encoder" and value in ABSOLUTE):
+            raise ValueError(
+                f"{name} must be {default!r} with layer={layer!r}, got {value!r}. A published "
+                f"layer has its own. Leave out {name}, or leave out layer."
+            )
 
 
 def _tied_again(model: LanguageModel, _: Any) -> None:
