@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lab.methods import METHODS
-from stringlib import ENCODERS, LanguageModel, PositionWeight, ViT
+from stringlib import ENCODERS, LAYERS, LanguageModel, PositionWeight, ViT
 from stringlib.attention import registry
 from stringlib.attention.registry import FEATURES
 from stringlib.encoders.registry import BIASES
@@ -96,6 +96,10 @@ COVERING = _covering()
 """For what a model does part by part: be saved, moved, rounded."""
 
 
+PUBLISHED = tuple(f"layer-{name}" for name in LAYERS)
+"""Published layers, of which a language model can be made, and no model of images."""
+
+
 def has_state(name: str) -> bool:
     """Return whether the layers of a case can be continued token by token."""
     return all(block.attention.has_state for block in language_model(name).blocks)
@@ -104,7 +108,8 @@ def has_state(name: str) -> bool:
 def language_model(name: str, seed: int = 0, **options: Any) -> LanguageModel:
     """Return a small language model of a case, two blocks of two heads of eight channels."""
     torch.manual_seed(seed)
-    return LanguageModel(VOCAB, 16, 2, 2, length=LENGTH, **{**CASES[name], **options})
+    told = {"layer": name.removeprefix("layer-")} if name in PUBLISHED else CASES[name]
+    return LanguageModel(VOCAB, 16, 2, 2, length=LENGTH, **{**told, **options})
 
 
 def text(*shape: int, seed: int = 0) -> Tensor:

@@ -14,19 +14,28 @@ from stringlib.encoders.registry import make_bias
 from stringlib.models import make_language_model
 from stringlib.models.blocks import SwiGLU
 from stringlib.testing import properties
-from tests.model_cases import CASES, COVERING, LENGTH, VOCAB, has_state, language_model, text
+from tests.model_cases import (
+    CASES,
+    COVERING,
+    LENGTH,
+    PUBLISHED,
+    VOCAB,
+    has_state,
+    language_model,
+    text,
+)
 from tests.refusals import refused
 
 DIM = 16
-STATES = [name for name in CASES if has_state(name)]
-SERVED = [name for name in STATES if name in COVERING]
+STATES = [name for name in (*CASES, *PUBLISHED) if has_state(name)]
+SERVED = [name for name in STATES if name in (*COVERING, *PUBLISHED)]
 
 
 def count(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *PUBLISHED])
 def test_nothing_looks_ahead(name: str) -> None:
     model, tokens = language_model(name).double(), text(2, LENGTH)
     later = tokens.clone()

@@ -14,7 +14,15 @@ from stringlib import LanguageModel, MultiHeadAttention, ViT
 from stringlib.testing.contract import Contract, Property, close, skip, true
 from stringlib.testing.modes import EAGER, Exported, Mode, on_meta
 from stringlib.testing.modules import COPIES
-from tests.model_cases import COVERING, LENGTH, has_state, model_and_input, pictures, text
+from tests.model_cases import (
+    COVERING,
+    LENGTH,
+    PUBLISHED,
+    has_state,
+    model_and_input,
+    pictures,
+    text,
+)
 from tests.thinned import hold, products
 
 MODEL = Contract()
@@ -163,6 +171,7 @@ NAMES = [
     if not name.startswith("relu") or name in ("relu-None", "relu-rope", "relu-mixed", "relu-alibi")
 ]
 IMAGES = NAMES[::2]
+NAMES += PUBLISHED
 CASE = {
     f"{kind}-{name}": Case(kind, name)
     for kind, names in (("text", NAMES), ("images", IMAGES))
@@ -172,7 +181,7 @@ CASE = {
 TRACED = (
     *("text-softmax-rope", "text-softmax-t5", "images-softmax-sinusoidal", "text-favor-after"),
     *("images-elu-toeplitz-None", "text-elu-gla-None", "text-elu-gated-delta-None"),
-    *("text-shift", "text-grouped", "text-window"),
+    *("text-shift", "text-grouped", "text-window", "text-layer-mamba2", "text-layer-kda"),
 )
 """Those that are compiled, every second exported: of each way through a layer one. Parts have
 their own contracts, in which each form of them is compiled."""

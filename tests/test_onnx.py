@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from stringlib import BIASES, ENCODERS, FEATURES, WEIGHTS, LanguageModel, MultiHeadAttention, ViT
 from stringlib.algebra.skew import cayley, skew
+from stringlib.attention import LAYERS as PUBLISHED
 from stringlib.attention.weights import common_scale
 from stringlib.documents import documents_of
 from stringlib.kernels.delta import delta_sums
@@ -60,7 +61,11 @@ LAYERS = {
     for causal in (True, False)
     if causal or name not in DECAYS
 }
-MODELS = {**PARTS, **{name: {"encoder": name} for name in ("sinusoidal", "learned")}}
+MODELS = {
+    **PARTS,
+    **{name: {"encoder": name} for name in ("sinusoidal", "learned")},
+    **{f"layer-{name}": {"layer": name} for name in PUBLISHED},
+}
 
 
 @pytest.fixture

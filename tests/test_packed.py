@@ -114,7 +114,7 @@ def test_the_state_is_that_of_the_last_document(name: str) -> None:
         layer(x, document_ids=IDS, return_state=True)
 
 
-@pytest.mark.parametrize("name", model_cases.CASES)
+@pytest.mark.parametrize("name", [*model_cases.CASES, *model_cases.PUBLISHED])
 def test_a_language_model_gives_each_document_the_logits_it_has_alone(name: str) -> None:
     model = model_cases.language_model(name).double()
     tokens, ids = model_cases.text(2, 7), IDS[:, :7]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, silu, softplus
 
-from stringlib import make_layer
+from stringlib import DeltaWeight, KDAWeight, linear_attention, make_layer
+from stringlib.attention.convolution import ShortConvolution
+from stringlib.attention.gated_norm import GatedNorm
 from tests.draws import random
 
 transformers = pytest.importorskip("transformers")
@@ -219,3 +224,161 @@ def test_kda_is_the_recurrence_of_its_paper() -> None:
     gate = (x @ layer.norm.to_gate[0].weight.mT @ layer.norm.to_gate[1].weight.mT).sigmoid()
     expected = (out.transpose(-3, -2).flatten(-2) * gate) @ layer.to_out.weight.mT
     assert (layer(x) - expected).abs().max() < 1e-10
+
+
+LENGTH = 9
+IDS = torch.tensor([[0, 0, 0, 1, 5, 5, 5, 5, 5], [-3, 2, 2, 2, 2, 5, 5, 5, 5]])
+SMALL = {
+    "retnet": {"key_dim": 12},
+    "gla": {"rank": 3},
+    "mamba2": {"state_size": 3, "groups": 2, "convolution": 3},
+    "gated-deltanet": {"key_heads": 1, "convolution": 2, "largest_rate": 2.0},
+    "kda": {"rank": 3},
+}
+
+
+def small(name: str) -> Any:
+    """Return a layer of 12 channels and 2 heads with options that are not the defaults."""
+    return shaken(make_layer(name, 12, 2, **SMALL[name]))
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("cuts", [(0, 4, 9), tuple(range(10)), (0, 2, 2, 9)])
+def test_decoding_equals_the_whole(name: str, cuts: tuple[int, ...]) -> None:
+    layer, x = small(name), random(2, 3, LENGTH, 12)
+    state, parts = layer.init_state((2, 3)), []
+    for start, end in itertools.pairwise(cuts):
+        part, state = layer(x[..., start:end, :], state=state, return_state=True)
+        parts.append(part)
+    assert (torch.cat(parts, -2) - layer(x)).abs().max() < 1e-11
+    assert state.length == LENGTH
+    assert state.with_room(5) is state
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_each_document_and_its_gradient_are_those_of_the_document_alone(name: str) -> None:
+    layer, x = small(name), random(2, LENGTH, 12).requires_grad_()
+    alone = torch.stack([
+        torch.cat([layer(part) for part in row.split(ids.unique_consecutive(
+            return_counts=True)[1].tolist())]) for row, ids in zip(x, IDS, strict=True)
+    ])  # fmt: skip
+    found, probe = layer(x, document_ids=IDS), random(2, LENGTH, 12, seed=4)
+    assert (found - alone).abs().max() < 1e-11
+    leaves = [x, *layer.parameters()]
+    for got, want in zip(
+        *(torch.autograd.grad((out * probe).sum(), leaves) for out in (found, alone)), strict=True
+    ):
+        assert (got - want).abs().max() < 1e-9
+    # the state is that of the last document, and the next tokens continue it
+    last = torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
+    later = random(2, 2, 12, seed=3)
+    _, state = layer(x, document_ids=last, return_state=True)
+    assert state.length == 2
+    expected = layer(torch.cat([x[:, -2:], later], 1))[:, -2:]
+    assert (layer(later, state=state) - expected).abs().max() < 1e-11
+    ids = torch.tensor([7] * 2 + [8] * LENGTH)
+    more = layer(torch.cat([later, x], 1), state=state, document_ids=ids)
+    assert (more[:, :2] - expected).abs().max() < 1e-11
+    assert (more[:, 2:] - layer(x)).abs().max() < 1e-11
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_padding_has_no_influence(name: str) -> None:
+    layer, x = small(name), random(2, LENGTH, 12)
+    mask = torch.ones(2, LENGTH, dtype=torch.bool)
+    mask[0, [0, 3, 4]] = False
+    before = layer(x, key_mask=mask)
+    assert (before[1] - layer(x)[1]).abs().max() < 1e-12
+    for padding in (random(2, LENGTH, 12, seed=9), torch.full_like(x, torch.nan)):
+        after = layer(torch.where(mask[..., None], x, padding), key_mask=mask)
+        assert (before - after)[mask].abs().max() < 1e-12
+    # padding before a text is as if it were not there
+    left = torch.arange(LENGTH) >= 4
+    at = (torch.arange(LENGTH)[:, None] - 4).clamp(min=0)
+    found = layer(x, at, key_mask=left.expand(2, -1))[:, 4:]
+    assert (found - layer(x[:, 4:])).abs().max() < 1e-11
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_it_is_one_graph_and_maps_over_a_batch(name: str) -> None:
+    layer, x = small(name), random(2, LENGTH, 12)
+    expected = layer(x)
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    assert (compiled(x) - expected).abs().max() < 1e-12
+    assert (torch.func.vmap(layer)(x) - expected).abs().max() < 1e-12
+    own = {n: p.detach() for n, p in layer.named_parameters()}
+
+    def loss(p: dict[str, Tensor], row: Tensor) -> Tensor:
+        out: Tensor = torch.func.functional_call(layer, p, (row,))
+        return out.square().sum()
+
+    each = torch.func.vmap(torch.func.grad(loss), (None, 0))(own, x)
+    whole = torch.func.grad(loss)(own, x)
+    for key, grad in whole.items():
+        assert (each[key].sum(0) - grad).abs().max() < 1e-9 * grad.abs().max().clamp(min=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("name", SMALL)
+def test_half_precision_stays_close_and_finite(name: str, dtype: torch.dtype) -> None:
+    layer, x = small(name), random(2, 200, 12)
+    expected = layer(x)
+    narrow = copy.deepcopy(layer).to(dtype)
+    out, state = narrow(x.to(dtype), return_state=True)
+    assert out.dtype == dtype
+    assert getattr(state, "rest", state).sums.dtype == torch.float32
+    limit = {torch.float16: 0.05, torch.bfloat16: 0.3, torch.float32: 1e-4}[dtype]
+    assert (out.double() - expected).abs().max() < limit * expected.abs().max()
+    out.float().square().mean().backward()
+    assert all(p.grad.isfinite().all() for p in narrow.parameters())
+
+
+def test_a_decay_of_0_forgets_all_before_it() -> None:
+    for make in (lambda b, a: KDAWeight(b, a), lambda b, a: DeltaWeight(b, a[..., 0])):
+        q, k, v = random(3, 2, 3, 40, 4)
+        beta, a = random(2, 3, 40).sigmoid(), -random(2, 3, 40, 4).exp()
+        a[..., 33, :] = -torch.inf
+        found = linear_attention(q, k, v, make(beta, a), causal=True, normalize=False)
+        cut = linear_attention(
+            *(y[..., 33:, :] for y in (q, k, v)), make(beta[..., 33:], a[..., 33:, :]),
+            causal=True, normalize=False,
+        )  # fmt: skip
+        assert (found[..., 33:, :] - cut).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: make_layer("kda2", 12, 2), "name must be one of .* Did you mean 'kda'"),
+        (lambda: make_layer("kda", 12, 5), "key_heads must divide key_dim 12, got 5"),
+        (lambda: make_layer("gla", 12, 4, value_dim=10), "key_heads must divide key_dim 6, got 4"),
+        (lambda: make_layer("mamba2", 12, 4, groups=3), "groups must divide heads = 4, got 3"),
+        (lambda: make_layer("gated-deltanet", 12, 2, largest_rate=3.0), "must be at most 2, got 3"),
+        (lambda: GatedNorm(12, 2, 6, groups=3), "groups must divide heads = 2, got 3"),
+        (lambda: GatedNorm(12, 2, 6, activation="relu"), "activation must be one of silu, sig"),
+        (lambda: ShortConvolution(12)(random(2, 5, 12).float(), random(2, 2, 12).float()),
+         "before must have shape .*2, 3, 12.*, the last 3 inputs"),
+    ],
+)  # fmt: skip
+def test_refusals(call: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_states_and_options_of_another_kind_are_refused() -> None:
+    x = random(2, 3, 12)
+    kda, gla, delta = small("kda"), small("gla"), small("gated-deltanet")
+    with pytest.raises(TypeError, match="state must be a ConvolvedState, got LinearState"):
+        kda(x, state=gla(x, return_state=True)[1])
+    with pytest.raises(ValueError, match="state"):
+        kda(x, state=delta(x, return_state=True)[1])
+    with pytest.raises(TypeError, match="state_size is not an argument of the layer 'kda'"):
+        make_layer("kda", 12, 2, state_size=3)
+
+
+def test_a_state_can_be_saved_and_loaded(tmp_path: Path) -> None:
+    layer, x = small("kda"), random(2, 3, 12)
+    _, state = layer(x, return_state=True)
+    torch.save(state, tmp_path / "state.pt")
+    loaded = torch.load(tmp_path / "state.pt")
+    assert torch.equal(layer(x, state=loaded), layer(x, state=state))

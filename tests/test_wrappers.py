@@ -34,7 +34,7 @@ from stringlib import (
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.models.blocks import Block
 from tests import two_ranks
-from tests.model_cases import COVERING, LENGTH, has_state, language_model, text
+from tests.model_cases import COVERING, LENGTH, PUBLISHED, has_state, language_model, text
 from tests.two_ranks import exact
 
 pytestmark = [
@@ -56,8 +56,9 @@ pytestmark = [
 PARTS = ("block", "layer")
 KINDS = ("text", "images")
 MODELS = [(kind, name) for name in COVERING for kind in KINDS]
+MODELS += [("text", name) for name in PUBLISHED]
 EVERY = pytest.mark.parametrize(("kind", "name"), MODELS)
-STATES = [name for name in COVERING if has_state(name)]
+STATES = [name for name in (*COVERING, *PUBLISHED) if has_state(name)]
 
 
 class Own(nn.Module):

@@ -180,7 +180,12 @@ class SSDDecay(TokenDecay):
                 decay. Default: None, no padding.
         """
         decay = super().forward(x, key_mask)
-        return SteppedDecay(decay.log_decay, self._step(x)) if self.stepped else decay
+        if not self.stepped:
+            return decay
+        step = self._step(x)
+        if key_mask is not None:
+            step = step.masked_fill(~per_head(key_mask, step.shape, x.device), 0)
+        return SteppedDecay(decay.log_decay, step)
 
     def _step(self, x: Tensor) -> Tensor:
         """Return the steps of given tokens, ``(..., heads, seq)``."""

@@ -164,6 +164,7 @@ class RecurrentAttention(AttentionLayer):
                     "that the same layer returned."
                 )
             before, state = state
+            self.core.require_state(state)
         q, k, v = self.to_q(x), self.to_k(x), self.to_v(x)
         if self.convolution is not None:
             joined, last = self.convolution(
