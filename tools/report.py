@@ -64,7 +64,7 @@ STYLE = """
   }
   .bd-article div.math { margin-block: .2rem; flex-direction: row; }
   .bd-article figure { margin: .6rem 0; break-inside: avoid; }
-  .bd-article figure img { display: block; max-width: 100%; max-height: 6cm; margin: 0 auto; }
+  .bd-article figure img { display: block; max-width: 100%; max-height: 7cm; margin: 0 auto; }
   .bd-article figure > figcaption { padding: 0; color: inherit; font: inherit; font-size: .92em; }
   .bd-article .report-references { padding-left: 1rem; font-size: .92em; }
 }
