@@ -332,7 +332,7 @@ def test_offloaded_models(kind, name):
     accelerate = pytest.importorskip("accelerate")
     model, x = exact(kind, name)
     wanted, moved = model(x), copy.deepcopy(model)
-    whole = {"preload_module_classes": ["MultiHeadAttention"]}
+    whole = {"preload_module_classes": ["MultiHeadAttention", "RecurrentAttention"]}
     accelerate.cpu_offload(moved, torch.device("cpu"), **whole)
     with torch.no_grad():
         assert torch.allclose(moved(x), wanted, rtol=0, atol=1e-10)

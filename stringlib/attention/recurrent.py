@@ -167,8 +167,9 @@ class RecurrentAttention(AttentionLayer):
             self.core.require_state(state)
         q, k, v = self.to_q(x), self.to_k(x), self.to_v(x)
         if self.convolution is not None:
+            # by name, because hooks such as those of Opacus expect tensors as positional arguments
             joined, last = self.convolution(
-                torch.cat([q, k, v], -1), before, key_mask, document_ids=documents
+                torch.cat([q, k, v], -1), before=before, key_mask=key_mask, document_ids=documents
             )
             q, k, v = joined.split([self.key_dim, self.key_dim, self.value_dim], -1)
         q, k = (_heads(y, self.key_heads) for y in (q, k))
