@@ -25,6 +25,7 @@ from stringlib import (
     ToeplitzWeight,
 )
 from stringlib.attention import registry
+from stringlib.attention.decay import SteppedDecay
 from stringlib.parts import Registry
 from stringlib.reference import falling_weight
 from stringlib.testing.cases import feature_case, weight_case
@@ -115,6 +116,14 @@ WEIGHTS: dict[str, Weighted] = {
         lambda t, n: decays(t[..., None])[..., 0],
         cut=lambda t, start, end: t[..., start:end],
     ),
+    "stepped": Weighted(
+        lambda batch, n, g: -2 * torch.rand(*batch, HEADS, n, generator=g).double(),
+        lambda t, n, start: SteppedDecay(t, -t),
+        lambda t, n: decays(t[..., None])[..., 0] * -t[..., None, :],
+        ALL,
+        causal=(True,),
+        cut=lambda t, start, end: t[..., start:end],
+    ),
     "decay-vector": _decay(
         lambda batch, n, g: -3 * torch.rand(*batch, HEADS, n, 4, generator=g).double(),
         lambda t, n: decays(t),
@@ -148,11 +157,36 @@ def _favor(projection: str, m: int, head_dim: int = HEAD_DIM, **options: Any) ->
     return Mapped(make, plain, head_dim, HEADS, exponential=True, stabilized=stabilized)
 
 
+def _hedgehog(phi: FeatureMap, x: Tensor) -> Tensor:
+    y = torch.einsum("hij,...hnj->...hni", phi.weight, x)
+    positive, negative = y.exp(), (-y).exp()
+    total = (positive + negative).sum(-1, keepdim=True)
+    return torch.cat([positive, negative], -1) / total
+
+
+def _taylor(phi: FeatureMap, x: Tensor) -> Tensor:
+    pairs = torch.einsum("...i,...j->...ij", x, x) / 2**0.5
+    return torch.cat([torch.ones_like(x[..., :1]), x, pairs.flatten(-2)], -1)
+
+
+def _shaken(phi: FeatureMap) -> FeatureMap:
+    """Return a map in float64 whose learned numbers are not those of its start."""
+    torch.manual_seed(6)
+    with torch.no_grad():
+        for parameter in phi.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape))
+    return phi.double()
+
+
 FEATURES: dict[str, Mapped] = {
     "identity": Mapped(stringlib.IdentityFeatures, lambda phi, x: x,
                        nonnegative=False),
     "relu": Mapped(stringlib.ReLUFeatures, lambda phi, x: x.clamp(min=0)),
     "elu": Mapped(stringlib.ELUFeatures, lambda phi, x: torch.where(x > 0, x + 1, x.exp())),
+    "hedgehog": Mapped(lambda: _shaken(stringlib.HedgehogFeatures(HEAD_DIM, HEADS)), _hedgehog,
+                       HEAD_DIM, HEADS),
+    "taylor": Mapped(lambda: stringlib.TaylorFeatures(HEAD_DIM), _taylor, HEAD_DIM, HEADS,
+                     nonnegative=False),
     "favor": _favor("orthogonal", 12),
     "favor-raw": _favor("orthogonal", 5, stabilize=False),
     "favor-iid": _favor("iid", 7),

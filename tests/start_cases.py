@@ -21,7 +21,9 @@ import stringlib as sl
 from stringlib.algebra.skew import planar_skew
 from stringlib.attention.learned import (
     GLADecay,
+    KDADecay,
     LearnedDelta,
+    LearnedKDA,
     LearnedToeplitz,
     RetNetDecay,
     SSDDecay,
@@ -343,6 +345,40 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     ),
     ("LearnedDelta", "to_rate.bias"): (
         Start(lambda: LearnedDelta(25, MANY), within(1 / 5), PYTORCH),
+    ),
+    ("LearnedKDA", "to_rate.weight"): (
+        Start(lambda: LearnedKDA(25, 200, 3), within(1 / 5), PYTORCH),
+    ),
+    ("LearnedKDA", "to_rate.bias"): (
+        Start(lambda: LearnedKDA(25, MANY, 3), within(1 / 5), PYTORCH),
+    ),
+    ("KDADecay", "log_rate"): (
+        Start(
+            lambda: KDADecay(2, MANY, 1),
+            between(1, 16),
+            "Kimi Team 2025, fla's code: A_log",
+            lambda weight, log_rate: log_rate.exp(),
+        ),
+    ),
+    ("KDADecay", "down.weight"): (Start(lambda: KDADecay(400, 8, 16), within(1 / 20), PYTORCH),),
+    ("KDADecay", "up.weight"): (
+        Start(lambda: KDADecay(4, 50, 16), within(1 / 4), PYTORCH + ", of rank 16"),
+    ),
+    ("KDADecay", "up.bias"): (
+        Start(
+            lambda: KDADecay(2, MANY, 1),
+            between(math.log(0.001), math.log(0.1)),
+            "Kimi Team 2025, fla's code: dt_bias",
+            lambda weight, bias: nn.functional.softplus(bias).log(),
+        ),
+    ),
+    ("HedgehogFeatures", "weight"): (
+        Start(
+            lambda: sl.make_features("hedgehog", 30),
+            1.0,
+            "Zhang et al. 2024: the identity",
+            lambda features, weight: weight - torch.eye(30) + 1,
+        ),
     ),
     ("LearnedToeplitz", "bias"): (
         Start(lambda: LearnedToeplitz(200, 11), norm(scale=0.02), "ours: 0.02, as T5's"),

@@ -76,6 +76,31 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
     "RampWeight.power": (1, OURS + "a straight line is the simplest"),
     "CosineWeight.positive": (False, "Qin et al. 2022, section 3: the plain cosine"),
     "LearnedDelta.gated": (False, "Yang et al. 2024: DeltaNet has no decay"),
+    "LearnedDelta.largest_rate": (2.0, "Grazzi et al. 2025: eigenvalues from −1 to 1"),
+    "LearnedKDA.largest_rate": (2.0, "Grazzi et al. 2025: eigenvalues from −1 to 1"),
+    "SSDDecay.stepped": (False, OURS + "the decay alone"),
+    # published layers
+    "ShortConvolution.width": (4, "Gu and Dao 2023 (Mamba), their code: d_conv"),
+    "ShortConvolution.bias": (False, "Yang et al. 2025, their code: conv_bias"),
+    "GatedNorm.activation": ("silu", "Sun et al. 2023, equation 8: swish"),
+    "retnet.base": (10000.0, "Sun et al. 2023, their code: the angles of RoPE"),
+    "gla.rank": (16, "Yang et al. 2024 (GLA), their code: gate_low_rank_dim"),
+    "mamba2.state_size": (64, "Dao and Gu 2024: 64 or 128"),
+    "mamba2.groups": (1, "Dao and Gu 2024, their code: ngroups"),
+    "gated_deltanet.largest_rate": (1.0, "Yang et al. 2025, their code: allow_neg_eigval"),
+    "kda.largest_rate": (1.0, "Kimi Team 2025: a sigmoid"),
+    **{
+        f"{name}.convolution": (4, f"{source}, their code")
+        for name, source in (
+            ("mamba2", "Dao and Gu 2024"),
+            ("gated_deltanet", "Yang et al. 2025"),
+            ("kda", "Kimi Team 2025"),
+        )
+    },
+    **{
+        f"{name}.eps": (1e-5, "fla and Dao and Gu 2024, code: norm_eps")
+        for name in ("GatedNorm", "retnet", "gla", "mamba2", "gated_deltanet", "kda")
+    },
     # layers and models
     "Gate.kind": ("elementwise", "Qiu et al. 2025: their best variant"),
     "MultiHeadAttention.attention": ("softmax", "Vaswani et al. 2017, section 3.2"),
@@ -118,9 +143,10 @@ NEUTRAL: dict[str, Any] = {
     **dict.fromkeys(("dropout", "attention_dropout", "residual_dropout"), 0.0),
     **dict.fromkeys(("heads", "coord_dim", "axes", "channels"), 1),
     **dict.fromkeys(("start", "offset", "num_prefix", "seed"), 0),
-    **dict.fromkeys(("causal", "learnable", "hyperbolic", "normalize_qk", "shift"), False),
+    **dict.fromkeys(("causal", "learnable", "hyperbolic", "normalize_qk", "shift", "skip"), False),
     **dict.fromkeys(("return_state", "numerator_only", "cosine", "interleaved"), False),
     "scale": 1.0,
+    "eps": 0.0,
     "kind": "",
     "layout": "interleaved",
     "name": "positions",

@@ -86,6 +86,8 @@ LAYERS: dict[str, dict[str, Any]] = {
     "delta-rope": {"attention": "identity", "weight": "delta", "encoder": "rope"},
     "gated-delta": {"attention": "identity", "weight": "gated-delta", "gate": "elementwise"},
     "gated-delta-favor": {"attention": "favor", "weight": "gated-delta", "shift": True},
+    "kda": {"attention": "identity", "weight": "kda", "rank": 2},
+    "kda-elu": {"attention": "elu", "weight": "kda", "shift": True},
     "shift": {"encoder": CirculantSTRING(D, heads=HEADS), "normalize_qk": True, "shift": True},
     "shift-favor": {"attention": "favor", "encoder": "rope", "num_features": 7, "shift": True},
     "shift-cosine": {"attention": "relu", "weight": "cosine", "horizon": 20, "shift": True},
@@ -116,6 +118,8 @@ PLACES = [
     if causal or options.get("weight") not in DECAYS
 ]
 DISTANCE = torch.arange(LENGTH)[:, None] - torch.arange(LENGTH).double()
+RULES = ("delta", "gated-delta", "kda")
+"""Weights that replace values, and have no matrix."""
 FIXED: dict[str, Callable[[float], Tensor]] = {
     "cosine": lambda horizon: torch.cos(DISTANCE * (math.pi / 2 / horizon)),
     "cosine-positive": lambda horizon: (1 + torch.cos(DISTANCE * (math.pi / 2 / horizon))) / 2,
@@ -187,15 +191,16 @@ def dense_scores(layer: MultiHeadAttention, x: Tensor, name: str) -> tuple[Tenso
         near = DISTANCE[:n, :n].abs() < asked.get("window", LENGTH)
         return (logits.exp() * near,) * 2
     case = attention_cases.FEATURES["relu" if name == "own" else asked["attention"]]
-    if case.exponential:
+    if case.exponential or asked["attention"] == "taylor":
         q, k = q * D**-0.25, k * D**-0.25
     phi_q, phi_k = (case.plain(layer.features, y) for y in (q, k))
-    both = 2 if asked["attention"] == "hyperbolic" else 1
-    assert phi_q.shape[-1] == asked.get("num_features", D) * both
+    both = 2 if asked["attention"] in ("hyperbolic", "hedgehog") else 1
+    if asked["attention"] != "taylor":
+        assert phi_q.shape[-1] == asked.get("num_features", D) * both
     if rotate == "roll":
         cycles = asked.get("cycles", phi_q.shape[-1:])
         phi_q, phi_k = (rolled(y, cycles) for y in (phi_q, phi_k))
-    if asked.get("weight") in ("delta", "gated-delta"):
+    if asked.get("weight") in RULES:
         return (replaced_products(layer.weight(x), phi_q, phi_k, asked["weight"]),) * 2
     if asked.get("weight") in ("retnet", "gla", "ssd"):
         constant = torch.log1p(-(2.0 ** (-5 - torch.arange(heads)))).double()[:, None, None]
@@ -235,15 +240,16 @@ def rolled(phi: Tensor, cycles: tuple[int, ...]) -> Tensor:
 def replaced_products(weight: DeltaWeight, phi_q: Tensor, phi_k: Tensor, rule: str) -> Tensor:
     """Return what each query reads of each key, by the recurrence on unit vectors as values."""
     n = phi_q.shape[-2]
-    gated = rule == "gated-delta"
-    alpha = weight.log_decay.exp() if gated else torch.ones_like(weight.beta)
+    alpha = torch.ones_like(weight.beta) if rule == "delta" else weight.log_decay.exp()
+    alpha = alpha if rule == "kda" else alpha[..., None]
     given = (
         *(y / y.norm(dim=-1, keepdim=True) for y in (phi_q, phi_k)),
         torch.eye(n, dtype=torch.float64).expand(*phi_q.shape[:-2], n, n),
-        *(y[..., None] for y in (weight.beta, alpha)),
+        weight.beta[..., None],
+        alpha,
     )
     q, k, v, beta, alpha = (y.expand(*phi_q.shape[:-1], -1).flatten(0, -3) for y in given)
-    read, _ = reference.delta_rule_recurrence(q, k, v, beta[..., 0], alpha[..., 0])
+    read, _ = reference.delta_rule_recurrence(q, k, v, beta[..., 0], alpha)
     return read.unflatten(0, phi_q.shape[:-2])
 
 
@@ -256,7 +262,7 @@ def dense_weights(
         above, below = (y.masked_fill(~key_mask[..., None, :], 0) for y in (above, below))
     if causal:
         above, below = above.tril(), below.tril()
-    if asked.get("attention") == "identity" or asked.get("weight") in ("delta", "gated-delta"):
+    if asked.get("attention") == "identity" or asked.get("weight") in RULES:
         return above
     total = below.sum(-1, keepdim=True)
     return above.masked_fill(total == 0, 0) / torch.where(total == 0, 1, total)

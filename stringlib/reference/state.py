@@ -228,7 +228,9 @@ def delta_rule_recurrence(
 
     The output is :math:`S_t^\top q_t` with
     :math:`S_t = \alpha_t (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`. With
-    :math:`\alpha = 1` this is DeltaNet, otherwise Gated DeltaNet.
+    :math:`\alpha = 1` this is DeltaNet, otherwise Gated DeltaNet. With one decay per feature,
+    :math:`\mathrm{diag}(\alpha_t)` stands between the bracket and :math:`S_{t-1}`, as in KDA,
+    :eq:`eq-kda`.
 
     Args:
         q: Queries, ``(heads, n, d)``.
@@ -236,15 +238,19 @@ def delta_rule_recurrence(
         v: Values, ``(heads, n, d_v)``.
         beta: Rate :math:`\beta_t`, which is the fraction of the stored value that the new value
             replaces, ``(heads, n)``.
-        alpha: Decay :math:`\alpha_t` of the whole state, ``(heads, n)``.
+        alpha: Decay :math:`\alpha_t` of the whole state, ``(heads, n)``, or of each feature,
+            ``(heads, n, d)``.
 
     Returns:
         Outputs ``(heads, n, d_v)`` and the last state ``(heads, d, d_v)``, float64.
 
     Source:
-        Schlag et al. 2021; Yang et al. 2025 for alpha.
+        Schlag et al. 2021; Yang et al. 2025 for one alpha per token; Kimi Team 2025 for one per
+        feature.
     """
+    if alpha.ndim == 2:
+        alpha = alpha[..., None]
     k, written = k.double(), beta[..., None].double() * k.double()
     keep = torch.eye(k.shape[-1], dtype=torch.float64) - written[..., :, None] * k[..., None, :]
-    S = _states(alpha[..., None, None].double() * keep, written, v)
+    S = _states(keep * alpha[..., None, :].double(), written, v)
     return _read(q, S), S[:, -1]
