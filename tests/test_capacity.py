@@ -16,6 +16,7 @@ from lab.theory.capacity import (
     best_delta_rate,
     crosstalk_error,
     delta_noise,
+    delta_noise_correction,
     delta_recall_error,
     delta_recall_moments,
     guess_accuracy,
@@ -102,6 +103,21 @@ def test_the_noise_of_many_channels_and_its_best_rate() -> None:
         assert 0 < load - delta_noise(load, 1e-3 / (1 + load)) < load * 2e-3
     with pytest.raises(ValueError, match="rate must be above 0 and below 2, got 2"):
         delta_recall_error(3, 4, 2)
+
+
+@pytest.mark.proves("eq-delta-noise-rate")
+@pytest.mark.parametrize("load", [0.25, 1, 4])
+@pytest.mark.parametrize("rate", [1e-3, 0.3, 1, 1.9])
+def test_the_noise_of_d_channels_approaches_its_limit_as_1_over_d(load: float, rate: float) -> None:
+    limit, correction = delta_noise(load, rate), delta_noise_correction(load, rate)
+    rests = []
+    for m in (16, 64, 256, 1024):
+        kept, square = delta_recall_moments(int(m * load), m, rate)
+        found = sum(r / c**2 - 1 for c, r in zip(kept, square, strict=True)) / len(kept)
+        rests.append(m**2 * (found - limit - correction / m))
+    bound = (6 + 33 * rate**2 * load * (1 + rate * load) ** 2) * math.exp(2.5 * rate * load)
+    assert max(map(abs, rests)) < bound
+    assert rests[-1] == pytest.approx(rests[-2], rel=0.03, abs=1e-4)  # the rest is of order 1/d²
 
 
 @pytest.mark.proves("eq-linear-crosstalk")

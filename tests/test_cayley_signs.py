@@ -9,7 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from lab.theory.cayley_signs import cayley_signs, first_signs, inverse_cayley, most_swaps
+from lab.theory.cayley_signs import (
+    cayley_signs,
+    first_signs,
+    hard_matrix,
+    inverse_cayley,
+    most_swaps,
+)
 from stringlib.algebra import cayley
 from stringlib.testing import properties
 
@@ -61,3 +67,17 @@ def test_the_first_signs_leave_a_determinant_of_1_and_a_swap_multiplies_by_a_squ
             swapped[[i, j]] *= -1
             after = abs(np.linalg.det(eye + (matrix * swapped).numpy()))
             assert after == pytest.approx(before * skew[i, j].item() ** 2, rel=1e-8, abs=1e-9)
+
+
+@pytest.mark.proves("eq-cayley-swaps-worst")
+@pytest.mark.parametrize("excess", [1e-9, 0.01, 0.41, 0.42, 1.0, 5.0])
+@pytest.mark.parametrize("size", [1, 3, 7, 48])
+def test_a_hard_matrix_needs_a_swap_in_each_block(size: int, excess: float) -> None:
+    matrix = hard_matrix(size, excess)
+    eye = torch.eye(size, dtype=torch.float64)
+    assert properties.largest_difference(matrix @ matrix.mT, eye) < 1e-12
+    assert (first_signs(matrix) == 1).all()
+    channels = 1
+    while 2 ** ((channels - 2) / 2) <= 1 + excess:  # the largest entry of S that a block can have
+        channels += 1
+    assert size // channels <= cayley_signs(matrix, excess)[1] <= most_swaps(size, excess)

@@ -103,6 +103,23 @@ def delta_noise(load: Positive, rate: Positive) -> float:
 
 
 @checked
+def delta_noise_correction(load: Positive, rate: Positive) -> float:
+    r"""Return C: with d channels, the mean noise over signal is about ``delta_noise`` + C/d.
+
+    For small rates C tends to −1, since that of a state that only adds is the load minus 1/d.
+    Equation :eq:`eq-delta-noise-rate`.
+
+    Args:
+        load: x, pairs for each channel, above 0.
+        rate: :math:`\beta`, above 0 and below 2.
+    """
+    a, signal = rate * (2 - rate), math.exp(2 * rate * load)
+    f, g = -math.expm1(-a * load) / (a * load), math.expm1(2 * rate * load) / (2 * rate)
+    noise = a * (1 + g) * math.exp(-a * load) + rate * f * (load * signal - 3 * g)
+    return noise / 2 + (rate - 2 * f) / (2 - rate)
+
+
+@checked
 def best_delta_rate(load: Positive) -> float:
     """Return the rate, from 0 to 1, for which :func:`delta_noise` is least at a load.
 

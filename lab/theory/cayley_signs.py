@@ -88,6 +88,36 @@ def most_swaps(size: int, excess: Positive) -> int:
 
 
 @checked
+def hard_matrix(size: int, excess: Positive) -> Tensor:
+    r"""Return a matrix that needs at least as many swaps as :eq:`eq-cayley-swaps-worst` says.
+
+    Its blocks have :math:`3 + \lfloor 2\log_2(1 + \varepsilon)\rfloor` channels, and the S of each
+    block has an entry above :math:`1 + \varepsilon`. The first signs are all 1.
+
+    Args:
+        size: d. The channels that are left after the last block get 1 on the diagonal.
+        excess: :math:`\varepsilon > 0`.
+
+    Returns:
+        An orthogonal matrix, float64, ``(d, d)``.
+    """
+    channels = 3 + int(2 * math.log2(1 + excess))
+    theta = 0.5
+    while theta * (1 + theta**2) ** (channels / 2 - 1) <= 1 + excess:
+        theta = (1 + theta) / 2
+    skew = torch.zeros(1, 1, dtype=torch.float64)
+    for n in range(1, channels):
+        sheared = torch.eye(n, dtype=torch.float64) + skew
+        row = theta * sheared @ (sheared[-1] / sheared[-1].norm())
+        skew = torch.cat(
+            [torch.cat([row.new_zeros(1), row])[None], torch.cat([-row[:, None], skew], 1)]
+        )
+    block = inverse_cayley(skew)  # the transform is its own inverse
+    blocks = [block] * (size // channels)
+    return torch.block_diag(*blocks, torch.eye(size % channels, dtype=torch.float64))
+
+
+@checked
 def inverse_cayley(matrix: Floats[Tensor, "d d"]) -> Tensor:
     r"""Return :math:`S = (I - P)(I + P)^{-1}`, whose transform P is, :eq:`eq-cayley-transform`.
 

@@ -206,7 +206,11 @@ class AttentionCore(nn.Module):
     @property
     def unfit_for_context(self) -> str | None:
         """What refuses a context, such as "a causal layer", or None if a context is accepted."""
-        return "a causal layer" if self.causal else None
+        return "a causal layer" if self.causal else self._unfit()
+
+    def _unfit(self) -> str | None:
+        """Return what refuses a context besides a causal mask, or None."""
+        return None
 
     def _shortened(self, state: Any, length: int) -> Any:
         """Return the state after packed documents as that of the last document alone.

@@ -89,13 +89,11 @@ class LinearAttention(AttentionCore):
         recurrent = self.weight is None or self.weight.has_state
         return self.causal and self.rotate != "after" and recurrent
 
-    @property
-    def unfit_for_context(self) -> str | None:
-        """What refuses a context, such as "a causal layer", or None if a context is accepted."""
-        made = None
+    def _unfit(self) -> str | None:
+        """Return what refuses a context besides a causal mask, or None."""
         if self.weight is not None and type(self.weight).forward is not PositionWeight.forward:
-            made = f"a layer of linear attention with {self._named_weight()}"
-        return super().unfit_for_context or made
+            return f"a layer of linear attention with {self._named_weight()}"
+        return None
 
     def _named_weight(self) -> str:
         """Return the weight in the words of the caller, who passes a relative bias as encoder."""

@@ -216,11 +216,9 @@ class SoftmaxAttention(AttentionCore):
         self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
         self.kind = self._description()
 
-    @property
-    def unfit_for_context(self) -> str | None:
-        """What refuses a context, such as "a causal layer", or None if a context is accepted."""
-        window = None if self.window is None else "a layer with a window"
-        return super().unfit_for_context or window
+    def _unfit(self) -> str | None:
+        """Return what refuses a context besides a causal mask, or None."""
+        return None if self.window is None else "a layer with a window"
 
     def _description(self) -> str:
         """Return the value of ``kind`` for the parts that the core has now."""
