@@ -107,7 +107,7 @@ def test_the_state_of_an_attention_has_the_size_of_the_theory(attentions) -> Non
     exact = {name: row.cells["rope"] for name, row in attentions.items()}
     assert exact.pop("softmax") == "yes"
     assert {exact.pop(name) for name in ("identity", "delta", "gated-delta")} == {"before"}
-    assert {name for name, place in exact.items() if place != "after φ"} == {"gla"}
+    assert {name for name, place in exact.items() if place != "after φ"} == {"gla", "kda", "taylor"}
 
 
 # --- as the records have it ---
