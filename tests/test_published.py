@@ -142,7 +142,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 13, 70])
+@pytest.mark.parametrize("n", [1, 5, 70])
 @pytest.mark.parametrize("name", PAIRS)
 def test_equal_to_the_module_of_transformers(name: str, n: int) -> None:
     layer, other = PAIRS[name]()

@@ -14,7 +14,7 @@ from stringlib.attention.gated_norm import GatedNorm
 from stringlib.attention.kernelised import LinearAttention
 from stringlib.attention.layer import AttentionLayer
 from stringlib.attention.linear_state import LinearState
-from stringlib.documents import Documents, documents_of
+from stringlib.documents import documents_of
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_split
 from stringlib.spec import Floats, Indices, Reals, checked
@@ -177,31 +177,12 @@ class RecurrentAttention(AttentionLayer):
         shared = self.heads // self.key_heads
         if shared > 1:
             q, k = (y.repeat_interleave(shared, -3) for y in (q, k))
-        out, after = self._attended(q, k, v, positions, x, key_mask, state, documents, return_state)
-        out = self.to_out(self.norm(out, x))
-        if not return_state:
-            return out
-        return out, after if last is None else ConvolvedState(last, after)
-
-    def _attended(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        positions: Any,
-        tokens: Tensor,
-        key_mask: Tensor | None,
-        state: Any,
-        documents: Documents | None,
-        return_state: bool,
-    ) -> tuple[Tensor, Any]:
-        """Return the outputs of the heads before the norm, and the state or None."""
         out, after = self.core(
             q,
             k,
             v,
             positions,
-            tokens=tokens,
+            tokens=x,
             key_mask=key_mask,
             state=state,
             document_ids=documents,
@@ -210,7 +191,10 @@ class RecurrentAttention(AttentionLayer):
         out = out * self.scale
         if self.skip is not None:
             out = out + self.skip.to(v.dtype)[:, None, None] * v
-        return out, after
+        out = self.to_out(self.norm(out, x))
+        if not return_state:
+            return out
+        return out, after if last is None else ConvolvedState(last, after)
 
     def extra_repr(self) -> str:
         """Return the arguments that ``repr`` shows."""
