@@ -103,11 +103,13 @@ def test_the_state_of_an_attention_has_the_size_of_the_theory(attentions) -> Non
         assert found[name] == f"{copies * d * (d + 1):,}"
     causal = {name for name, row in attentions.items() if row.cells["causal"] == "only"}
     sums = {"ramp", "ramp-squared", "falling"}
-    assert causal == sums | {"retnet", "gla", "ssd", "delta", "gated-delta"}
+    assert causal == sums | {"retnet", "gla", "ssd", "delta", "gated-delta", "kda"}
     exact = {name: row.cells["rope"] for name, row in attentions.items()}
     assert exact.pop("softmax") == "yes"
-    assert {exact.pop(name) for name in ("identity", "delta", "gated-delta")} == {"before"}
-    assert {name for name, place in exact.items() if place != "after φ"} == {"gla"}
+    assert {exact.pop(name) for name in ("identity", "taylor", "delta", "gated-delta")} == {
+        "before"
+    }
+    assert {name for name, place in exact.items() if place != "after φ"} == {"gla", "kda"}
 
 
 # --- as the records have it ---
