@@ -31,12 +31,15 @@ KERNELS = {
     "optimal-hyperbolic": "FAVOR++ (hyperbolic)",
     "trigonometric": "Random Fourier features",
     "uniform": "Uniform attention",
+    "hedgehog": "Hedgehog",
+    "taylor": "Taylor features",
     "window": "Softmax in a sliding window",
     "c-cosgate": "C-CosGate",
     "identity": "Linear attention (identity)",
     "delta": "Delta rule",
     "delta-1": "Delta rule (rate up to 1)",
     "gated-delta": "Gated delta rule",
+    "kda": "KDA (delta rule, decay per feature)",
 }
 """What compares a query with a key, or writes into a state."""
 ENCODERS = {

@@ -580,6 +580,9 @@ def _called(function: Node, argument: Node, values: dict[str, Value]) -> Value:
 def _function(parts: Sequence[Any], values: dict[str, Value]) -> Value:
     """Return the value of a known function, or of one in ``values`` with its name."""
     name, index, power, argument = parts
+    if name == "softmax" and index is None:  # of the entries of a vector
+        shares = np.exp(evaluate(argument, values))
+        return shares / shares.sum()
     if name == "softmax":
         of = index[1]
         scores = {j: evaluate(argument, {**values, of: j}) for j in values[f"all {of}"]}

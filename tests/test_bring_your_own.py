@@ -12,13 +12,15 @@ from torch import nn
 from lab.records import read_record
 from lab.train.__main__ import main
 from lab.train.options import read_options
-from stringlib import ENCODERS, AxialRoPE
-from stringlib.attention.registry import WEIGHTS
+from stringlib import ENCODERS, AxialRoPE, HedgehogFeatures, MultiHeadAttention
+from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.precision import wide_parameter
-from stringlib.testing import check_encoder, check_weight
+from stringlib.testing import check_encoder, check_feature_map, check_weight
+from stringlib.testing.properties import normal
 
 ROOT = Path(__file__).parents[1]
 MODULE = "book.examples.tempo"
+MIMIC = "book.examples.mimic"
 QUICK = ("eager", "blind", "batched")
 PAGES = ("book/bring_your_own.md", "book/api/train.md")
 
@@ -74,6 +76,21 @@ def test_the_page_s_tasks_train_with_the_module(number, tmp_path, capsys):
 def test_the_page_s_encoder_keeps_the_contract():
     importlib.import_module(MODULE)
     check_encoder(ENCODERS["tempo"], modes=QUICK)
+
+
+def test_the_page_s_feature_map_keeps_the_contract_and_is_that_of_hedgehog(monkeypatch):
+    monkeypatch.setitem(FEATURES, "mimic", None)  # and it goes with the test
+    monkeypatch.delitem(sys.modules, MIMIC, raising=False)
+    mimic = importlib.import_module(MIMIC).Mimic
+    check_feature_map(mimic, modes=["eager"])
+    made, known = mimic(8, 3).double(), HedgehogFeatures(8, 3).double()
+    weight = normal(3, 8, 8)
+    made.load_state_dict({"weight": weight})
+    known.load_state_dict({"weight": weight})
+    x = normal(2, 3, 5, 8)
+    assert (made(x) - known(x)).abs().max() < 1e-15
+    assert MultiHeadAttention(16, 2, attention="mimic")(normal(4, 16).float()).shape == (4, 16)
+    sys.modules.pop(MIMIC)
 
 
 def test_the_weight_of_a_first_change_keeps_the_contract_and_trains(monkeypatch, tmp_path, capsys):

@@ -92,6 +92,7 @@ READ = {
     r"\frac{\partial\mathcal L}{\partial r}": 23.0,
     r"\operatorname{tril}(M)": np.tril(M),
     r"M^{-1}": np.linalg.inv(M),
+    r"\operatorname{softmax}([x, -x])": np.array([[1], [math.exp(-1.4)]]) / (1 + math.exp(-1.4)),
     r"\begin{pmatrix} x & 0 \\ y & 1 \end{pmatrix}": np.array([[0.7, 0], [1.9, 1]]),
 }
 
