@@ -19,8 +19,8 @@ class GatedNorm(nn.Module):
     r"""Root mean square norm of the outputs of heads, times a gate, :eq:`eq-gated-norm`.
 
     Linear attention that is not divided by a sum of weights has outputs of any size. The norm makes
-    their size independent of the number of tokens. The output :math:`y_i` of a head becomes
-    :math:`w \odot \frac{y_i}{\mathrm{rms}(y_i)} \odot f(x_i W)`, where f is an activation and w and
+    their size independent of the number of tokens. The output :math:`y_t` of a head becomes
+    :math:`w \odot \frac{y_t}{\mathrm{rms}(y_t)} \odot f(W x_t)`, where f is an activation and w and
     W are learned.
 
     Args:
