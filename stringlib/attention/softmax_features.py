@@ -14,9 +14,9 @@ from stringlib.spec import Floats, checked
 class HedgehogFeatures(FeatureMap):
     r"""Hedgehog's learned feature map, :eq:`eq-hedgehog`.
 
-    The features are :math:`\phi(x) = \mathrm{softmax}([Wx, -Wx])`. The matrix W is learned, one for
-    each head, so that the attention weights can become as
-    concentrated as those of softmax. There are two features for each channel.
+    The features are :math:`\phi(x) = \mathrm{softmax}([Wx, -Wx])`, two for each channel. The matrix
+    W is learned, one for each head. For short vectors :math:`u = Wq` and :math:`w = Wk` the
+    similarity is approximately :math:`e^{u^\top w/d}/(2d)`, :eq:`eq-hedgehog-limits`.
 
     Args:
         head_dim: Number of channels d of a head.
