@@ -128,6 +128,7 @@ RECORDS = {
     "delta_start": Record("delta"),
     "recall": Record(words={"test": "new sequences"}),
     "recall_redraw": Record("favor-circulant", codes={"learned": "favor-learned"}),
+    "language_published": TEXT,
     "language_redraw": Record("favor-circulant, rope", codes={"learned": "favor-learned"}),
     "lookup": Record(words=DISTANCES, codes={"window": "window"}),
     "page_digits": Record(words={"inside": "inside the square"}),

@@ -39,6 +39,7 @@ KERNELS = {
     "delta": "Delta rule",
     "delta-1": "Delta rule (rate up to 1)",
     "gated-delta": "Gated delta rule",
+    "retnet-layer": "RetNet (published layer)",
     "kda": "KDA (delta rule, decay per feature)",
 }
 """What compares a query with a key, or writes into a state."""
@@ -102,6 +103,7 @@ MODELS = {
     "SSD": "ssd",
     "GLA": "gla",
     "RetNet": "retnet",
+    "RetNet layer": "retnet-layer",
     "delta rule": "delta",
     "gated delta rule": "gated-delta",
     "sum": "elu",

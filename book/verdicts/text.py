@@ -243,6 +243,12 @@ FAMILIES = {
             "GLA": "behind",
         },
     ),
+    "published layers": BITS(
+        record="language_published",
+        runs=lambda: measures.bits("language_published"),
+        against={"RetNet layer": "ELU, RetNet"},
+        claims={"RetNet layer": "ahead"},
+    ),
     "rows drawn anew": BITS(
         record="language_redraw",
         runs=measures.redrawn,
