@@ -6,8 +6,8 @@
 The models read the language reference that comes with Python in windows of 256 bytes, as in
 ``results/language_rates.py``, with the same split into training, validation and test, the same
 steps, batches and seeds, and the learning rate that was best there for decays and the delta rule.
-``RetNet layer`` has the rotation, norm and gate of its paper, and the sizes that are the defaults of
-``stringlib.make_layer``. Its attention has twice as many weights as that of softmax, so its
+``RetNet layer`` has the rotation, norm and gate of its paper, and the sizes that are the defaults
+of ``stringlib.make_layer``. Its attention has twice as many weights as that of softmax, so its
 feed-forward layers have fewer hidden channels: the model has as many weights as the one with
 softmax, to within a hundredth. ``ELU, RetNet`` is the decay of RetNet alone, with elu + 1 as
 features, divided by the sum of the weights. Recorded for each seed: as in
