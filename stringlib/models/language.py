@@ -262,9 +262,9 @@ class LanguageModel(Blocks):
         Args:
             batch_shape: Size of the batch, as an integer or as a tuple.
             max_length: Number of tokens for which the key–value caches of softmax attention
-                allocate memory, see :meth:`MultiHeadAttention.init_state
-                <stringlib.attention.multihead.MultiHeadAttention.init_state>`. Default: None, which
-                means that the memory grows with the tokens.
+                allocate memory, see
+                :meth:`~stringlib.attention.layer.AttentionLayer.init_state` of the layers.
+                Default: None, which means that the memory grows with the tokens.
 
         Raises:
             ValueError: If a layer has no state.
