@@ -128,8 +128,16 @@ def linked(paragraph: Tag, chapter: Callable[[str], BeautifulSoup]) -> list[Tag]
                 said = proof.get_text()
                 found.pop(said, None)  # of several theorems: below the last
                 found[said] = stripped(proof, page)
+        elif kind == "figure":
+            found[url.fragment] = still(place)
         else:
-            found[url.fragment] = still(place) if kind == "figure" else stripped(place, page)
+            section = copy(place)
+            for theorem in section.find_all(id=[*found]):  # which stand above already
+                proof = proof_of(theorem)
+                if proof is not None:
+                    proof.decompose()
+                theorem.decompose()
+            found[url.fragment] = stripped(section, page)
         names |= dict.fromkeys(found.keys() - names.keys(), name)
     for key, tag in found.items():
         adapt(tag, names[key], [NAME])
