@@ -156,8 +156,12 @@ def test_equal_to_the_module_of_transformers(name: str, n: int) -> None:
     assert own.grad is not None
     assert given.grad is not None
     assert (own.grad - given.grad).abs().max() < 5e-5 * given.grad.abs().max().clamp(min=1)
-    grads = {p.shape: p.grad for p in other.parameters()}
-    assert (layer.to_out.weight.grad - grads[layer.to_out.weight.shape]).abs().max() < 1e-3
+    last = getattr(other, "o_proj" if name == "kda" else "out_proj").weight.grad
+    first = (layer.convolution.weight.grad, other.conv1d.weight.grad.squeeze(1))
+    # the channels of Mamba-2 stand in another order
+    first = tuple(grad.sort(0).values for grad in first)
+    for got, want in ((layer.to_out.weight.grad, last), first):
+        assert (got - want).abs().max() < 5e-5 * want.abs().max().clamp(min=1)
 
 
 def heads(x: Tensor, count: int) -> Tensor:

@@ -18,10 +18,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu, "sigmoid": t
 class GatedNorm(nn.Module):
     r"""Root mean square norm of the outputs of heads, times a gate, :eq:`eq-gated-norm`.
 
-    Linear attention that is not divided by a sum of weights has outputs of any size. The norm makes
-    their size independent of the number of tokens. The output :math:`y_t` of a head becomes
-    :math:`w \odot \frac{y_t}{\mathrm{rms}(y_t)} \odot f(W x_t)`, where f is an activation and w and
-    W are learned.
+    If linear attention does not divide its outputs by a sum of weights, their size depends on the
+    number of tokens and on the decay. The norm removes this dependence. The output :math:`y_t` of a
+    head becomes :math:`w \odot \frac{y_t}{\mathrm{rms}(y_t)} \odot f(W x_t)`, where f is an
+    activation and w and W are learned.
 
     Args:
         dim: Number of channels of the input of the layer.

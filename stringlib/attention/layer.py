@@ -1,4 +1,4 @@
-"""What all attention layers share: the parts of the core as attributes, and the first state."""
+"""The base class of attention layers: access to the parts of the core, and the initial state."""
 
 from __future__ import annotations
 
@@ -17,6 +17,24 @@ from stringlib.spec import checked
 
 State = LinearState | KeyValueCache | ShiftedState | ConvolvedState
 """The states of attention layers, from which later tokens continue."""
+
+
+def opened(state: Any, expected: type[Any]) -> Any:
+    """Return the two parts of a state that contains the state of the core as its second part.
+
+    Args:
+        state: The state that was given to a layer.
+        expected: The class of the states of this layer.
+
+    Raises:
+        TypeError: If the state is not of this class.
+    """
+    if not isinstance(state, expected):
+        raise TypeError(
+            f"state must be a {expected.__name__}, got {type(state).__name__}. Pass the state "
+            "that the same layer returned."
+        )
+    return state
 
 
 class AttentionLayer(nn.Module):

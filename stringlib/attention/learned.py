@@ -123,8 +123,7 @@ class GLADecay(TokenDecay):
         Returns:
             ``(..., heads, seq, features)``.
         """
-        logits = self.up(self.down(x)).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
-        return nn.functional.logsigmoid(logits) / 16
+        return nn.functional.logsigmoid(_logits(self, x)) / 16
 
 
 class SSDDecay(TokenDecay):
@@ -169,7 +168,7 @@ class SSDDecay(TokenDecay):
         Returns:
             ``(..., heads, seq, 1)``.
         """
-        return -(self.log_rate.exp()[:, None] * self._step(x))[..., None]
+        return self._decay(self._step(x))
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> DecayWeight:
         """Return the position weight for given tokens.
@@ -179,13 +178,16 @@ class SSDDecay(TokenDecay):
             key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. Padding causes no
                 decay. Default: None, no padding.
         """
-        decay = super().forward(x, key_mask)
         if not self.stepped:
-            return decay
+            return super().forward(x, key_mask)
         step = self._step(x)
-        if key_mask is not None:
+        if key_mask is not None:  # a step of 0 causes no decay
             step = step.masked_fill(~per_head(key_mask, step.shape, x.device), 0)
-        return SteppedDecay(decay.log_decay, step)
+        return SteppedDecay(self._decay(step), step)
+
+    def _decay(self, step: Tensor) -> Tensor:
+        """Return the logarithms of the decays for given steps, ``(..., heads, seq, 1)``."""
+        return -(self.log_rate.exp()[:, None] * step)[..., None]
 
     def _step(self, x: Tensor) -> Tensor:
         """Return the steps of given tokens, ``(..., heads, seq)``."""
@@ -242,10 +244,14 @@ class KDADecay(TokenDecay):
         Returns:
             ``(..., heads, seq, features)``.
         """
-        logits = self.up(self.down(x)).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
         # contiguous, because compiled code fails to view the gradient of softplus otherwise
-        step = nn.functional.softplus(logits.contiguous())
+        step = nn.functional.softplus(_logits(self, x).contiguous())
         return -self.log_rate.exp()[:, None, None] * step
+
+
+def _logits(decay: GLADecay | KDADecay, x: Tensor) -> Tensor:
+    """Return the two projections of tokens, split into heads, ``(..., heads, seq, features)``."""
+    return decay.up(decay.down(x)).unflatten(-1, (decay.heads, -1)).transpose(-3, -2)
 
 
 @torch.no_grad()

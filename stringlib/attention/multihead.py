@@ -14,7 +14,7 @@ from stringlib.attention.core import PARTS
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, is_faster, projected
 from stringlib.attention.gate import GATES, Gate
-from stringlib.attention.layer import AttentionLayer, State
+from stringlib.attention.layer import AttentionLayer, State, opened
 from stringlib.attention.shift import KeyShift, ShiftedState
 from stringlib.documents import documents_of
 from stringlib.encoders.relative_bias import RelativeBias
@@ -402,12 +402,7 @@ class MultiHeadAttention(AttentionLayer):
             documents = documents_of(x.unsqueeze(-3), document_ids, earlier)
         before = last = None
         if self.shift is not None and state is not None:
-            if not isinstance(state, ShiftedState):
-                raise TypeError(
-                    f"state must be a ShiftedState, got {type(state).__name__}. Pass the state "
-                    "that the same layer returned."
-                )
-            before, state = state
+            before, state = opened(state, ShiftedState)
         named = {}
         if other is None:
             if is_faster(self, x):

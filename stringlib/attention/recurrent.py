@@ -12,7 +12,7 @@ from stringlib.attention.convolution import ConvolvedState, ShortConvolution
 from stringlib.attention.features import IdentityFeatures
 from stringlib.attention.gated_norm import GatedNorm
 from stringlib.attention.kernelised import LinearAttention
-from stringlib.attention.layer import AttentionLayer
+from stringlib.attention.layer import AttentionLayer, opened
 from stringlib.attention.linear_state import LinearState
 from stringlib.documents import documents_of
 from stringlib.encoders.rotary import Phases, RotaryEncoder
@@ -158,12 +158,7 @@ class RecurrentAttention(AttentionLayer):
             documents = documents_of(x.unsqueeze(-3), document_ids, earlier)
         before = last = None
         if self.convolution is not None and state is not None:
-            if not isinstance(state, ConvolvedState):
-                raise TypeError(
-                    f"state must be a ConvolvedState, got {type(state).__name__}. Pass the state "
-                    "that the same layer returned."
-                )
-            before, state = state
+            before, state = opened(state, ConvolvedState)
             self.core.require_state(state)
         q, k, v = self.to_q(x), self.to_k(x), self.to_v(x)
         if self.convolution is not None:
