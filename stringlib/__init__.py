@@ -40,6 +40,7 @@ from stringlib.attention import (
 )
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.convolution import ConvolvedState
+from stringlib.attention.path import PathState
 from stringlib.attention.shift import ShiftedState
 from stringlib.documents import document_ids_of
 from stringlib.encoders import (
@@ -67,7 +68,7 @@ from stringlib.models import LanguageModel, ViT
 
 # so that torch.load with its defaults loads states, also those that version 0.1 has saved
 torch.serialization.add_safe_globals(
-    [LinearState, KeyValueCache, ShiftedState, ConvolvedState, Phases]
+    [LinearState, KeyValueCache, ShiftedState, ConvolvedState, PathState, Phases]
 )
 torch.serialization.add_safe_globals([(LinearState, "stringlib.attention.weights.LinearState")])
 torch.serialization.add_safe_globals([(KeyValueCache, "stringlib.attention.softmax.KeyValueCache")])

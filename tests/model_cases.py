@@ -72,6 +72,13 @@ CASES: dict[str, dict[str, Any]] = {
     "shift": {"encoder": "mixed", "shift": True, "bias": False},
     "grouped": {"encoder": "circulant", "kv_heads": 1},
     "window": {"encoder": "circulant", "window": 3},
+    "alibi-rope": {"encoder": "rope", "position_bias": "alibi"},
+    "fox": {"position_bias": "fox", "window": 4},
+    "fox-rope": {"encoder": "circulant", "position_bias": "fox", "kv_heads": 1},
+    "path": {"position_bias": "path"},
+    "cope": {"position_bias": "cope", "cope_positions": 4, "kv_heads": 1},
+    "steps": {"encoder": "rope", "position_steps": "learned", "shift": True},
+    "favor-steps": {"encoder": "mixed", "attention": "favor", "position_steps": "learned"},
     "c-cosgate": {"attention": "favor-circulant", "weight": "cosine", "horizon": 20,
                   "gate": "elementwise"},
 }  # fmt: skip

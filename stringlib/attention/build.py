@@ -13,6 +13,7 @@ from stringlib.attention.kernelised import LinearAttention, side_of_rotation
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.roll import Roll
 from stringlib.attention.softmax import SoftmaxAttention
+from stringlib.attention.token_bias import TOKEN_BIASES, TokenBias
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encoder
 from stringlib.encoders.relative_bias import RelativeBias
@@ -28,6 +29,7 @@ def make_core(
     attention: Any,
     encoder: Any,
     weight: Any,
+    position_bias: Any = None,
     *,
     dim: int,
     heads: int,
@@ -45,6 +47,7 @@ def make_core(
         attention: ``"softmax"``, the name of a feature map, or a feature map.
         encoder: A rotary encoder, a relative bias, the name of either, or None.
         weight: A position weight, the name of a position weight, or None.
+        position_bias: A relative bias, a token bias, the name of either, or None.
         dim: Number of channels of a token.
         heads: Number of query heads.
         kv_heads: Number of key heads.
@@ -90,7 +93,18 @@ def make_core(
                 "instead, for example encoder='alibi'."
             )
         return SoftmaxAttention(
-            made, causal=causal, grid=grid, window=window, dropout=attention_dropout
+            made,
+            position_bias=_position_bias(position_bias, options, dim, heads, causal),
+            causal=causal,
+            grid=grid,
+            window=window,
+            dropout=attention_dropout,
+        )
+    if position_bias is not None:
+        raise ValueError(
+            f"position_bias must be None unless attention is 'softmax', got {position_bias!r}. "
+            "Leave out position_bias. In linear attention use a decay, for example weight='ssd', "
+            "or give a relative bias as encoder."
         )
     if window is not None:
         raise ValueError(
@@ -255,7 +269,39 @@ def _encoder(
     return encoder
 
 
+def _position_bias(
+    bias: Any, options: dict[str, Any], dim: int, heads: int, causal: bool
+) -> RelativeBias | TokenBias | None:
+    """Return the bias of the logits of a layer, built from its name if a name is given.
+
+    Args:
+        bias: A relative bias, a token bias, the name of either, or None.
+        options: Options of the layer. The options of a bias given by name are removed.
+        dim: Number of channels of a token.
+        heads: Number of query heads.
+        causal: Whether the layer is causal.
+
+    Raises:
+        ValueError: If the name is unknown, or if the number of heads is not that of the layer.
+    """
+    if isinstance(bias, str):
+        require_name("position_bias", bias, TOKEN_BIASES | BIASES)
+        if bias in BIASES:
+            return make_bias(bias, heads, causal=causal, **pop_options(options, BIASES[bias]))
+        context = {"dim": dim, "heads": heads, "head_dim": dim // heads}
+        made: TokenBias = make_part("position_bias", bias, TOKEN_BIASES, context, options)
+        return made
+    if bias is not None and bias.heads != heads:
+        raise ValueError(f"position_bias must have heads={heads}, got heads={bias.heads}")
+    return bias
+
+
 def require_all_used(options: dict[str, Any]) -> None:
     """Raise ``ValueError`` if an option is left that no part of the layer has used."""
-    registries: Any = {"attention": FEATURES, "weight": WEIGHTS, "encoder": ENCODERS | BIASES}
+    registries: Any = {
+        "attention": FEATURES,
+        "weight": WEIGHTS,
+        "encoder": ENCODERS | BIASES,
+        "position_bias": TOKEN_BIASES | BIASES,
+    }
     reject_unused(options, registries)

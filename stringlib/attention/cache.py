@@ -63,6 +63,8 @@ class KeyValueCache(NamedTuple):
         kind: Description of the layer that made the cache. A layer with a different description
             raises an error. Default: empty, which is not checked.
         slots: The memory of which ``keys`` and ``values`` are the beginning, or None.
+        marks: The marks of all tokens, ``(..., heads, tokens, m)``, for a
+            :class:`~stringlib.attention.token_bias.TokenBias`. None without such a bias.
     """
 
     keys: Tensor
@@ -70,6 +72,7 @@ class KeyValueCache(NamedTuple):
     mask: Tensor | None
     kind: str = ""
     slots: Slots | None = None
+    marks: Tensor | None = None
 
     @property
     def length(self) -> int:
@@ -79,7 +82,7 @@ class KeyValueCache(NamedTuple):
     def with_room(self, tokens: int) -> KeyValueCache:
         """Return a copy of the cache whose memory has room for at least ``tokens`` tokens."""
         slots = Slots(self.keys, self.values, max(tokens, self.length))
-        return _beginning(slots, self.mask, self.kind)
+        return _beginning(slots, self.mask, self.kind, self.marks)
 
     def last(self, tokens: int) -> KeyValueCache:
         """Return the cache of the last ``tokens`` tokens alone."""
@@ -88,9 +91,12 @@ class KeyValueCache(NamedTuple):
         first = self.length - tokens
         keys, values = (x.narrow(-2, first, tokens) for x in (self.keys, self.values))
         mask = None if self.mask is None else self.mask.narrow(-1, first, tokens)
-        return KeyValueCache(keys, values, mask, self.kind)
+        marks = None if self.marks is None else self.marks.narrow(-2, first, tokens)
+        return KeyValueCache(keys, values, mask, self.kind, marks=marks)
 
-    def extended(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> KeyValueCache:
+    def extended(
+        self, keys: Tensor, values: Tensor, mask: Tensor | None, marks: Tensor | None = None
+    ) -> KeyValueCache:
         """Return a cache that also contains the keys and values of further tokens.
 
         If gradients are enabled, under a compiler, under ``torch.func``, on the meta device, and
@@ -103,6 +109,8 @@ class KeyValueCache(NamedTuple):
             keys: Encoded keys of the further tokens, ``(..., kv_heads, n, head_dim)``.
             values: Values of the further tokens, ``(..., kv_heads, n, d_v)``.
             mask: False for padding, ``(..., heads, n)``; None if no token is padding.
+            marks: The marks of the further tokens, ``(..., heads, n, m)``, for a token bias. They
+                are concatenated to those of the earlier tokens. Default: None, no token bias.
 
         Raises:
             ValueError: If the further tokens differ from the cache in the batch dimensions, the
@@ -119,21 +127,23 @@ class KeyValueCache(NamedTuple):
         if mask is not None or self.mask is not None:
             masks = _or_all(self.mask, mask, self.keys), _or_all(mask, self.mask, keys)
             mask = torch.cat(masks, -1)
+        if marks is not None and self.marks is not None:
+            marks = torch.cat([self.marks.to(marks.dtype), marks], -2)
         before = self.length
         dtypes = keys.dtype, values.dtype
         converted = before > 0 and dtypes != (self.keys.dtype, self.values.dtype)
         if not _can_share(keys) or converted:
             if not before:  # an empty cache may have another dtype
-                return KeyValueCache(keys, values, mask, self.kind)
+                return KeyValueCache(keys, values, mask, self.kind, marks=marks)
             both = torch.cat([self.keys, keys], -2), torch.cat([self.values, values], -2)
-            return KeyValueCache(*both, mask, self.kind)
+            return KeyValueCache(*both, mask, self.kind, marks=marks)
         slots, length = self.slots, before + keys.shape[-2]
         if slots is None or not self._may_write(slots, keys, values, length):
             room = max(length + length // 4, LEAST_ROOM, 0 if slots is None else slots.room)
             begun = self.keys.to(keys.dtype), self.values.to(values.dtype)
             slots = Slots(*begun, room)
         slots.write(keys, values)
-        return _beginning(slots, mask, self.kind)
+        return _beginning(slots, mask, self.kind, marks)
 
     def _may_write(self, slots: Slots, keys: Tensor, values: Tensor, length: int) -> bool:
         """Return whether new tokens can be written into the memory after those of this cache.
@@ -154,14 +164,14 @@ class KeyValueCache(NamedTuple):
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what pickle and ``copy`` store: the tokens so far, without room for more."""
         keys, values = self.keys.clone(), self.values.clone()
-        return KeyValueCache, (keys, values, self.mask, self.kind)
+        return KeyValueCache, (keys, values, self.mask, self.kind, None, self.marks)
 
 
-def _beginning(slots: Slots, mask: Tensor | None, kind: str) -> KeyValueCache:
+def _beginning(slots: Slots, mask: Tensor | None, kind: str, marks: Tensor | None) -> KeyValueCache:
     """Return the cache of all tokens that have been written into the memory ``slots``."""
     n = slots.filled
     return KeyValueCache(
-        slots.keys.narrow(-2, 0, n), slots.values.narrow(-2, 0, n), mask, kind, slots
+        slots.keys.narrow(-2, 0, n), slots.values.narrow(-2, 0, n), mask, kind, slots, marks
     )
 
 

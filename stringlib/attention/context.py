@@ -73,7 +73,8 @@ def checked_context(
                 f"{name} must be None with context, got a tensor of shape {tuple(given.shape)}. "
                 f"In this case the keys are the tokens of context. {hint}."
             )
-    unfit = layer.core.unfit_for_context
+    steps = layer.position_steps is not None
+    unfit = "a layer with position_steps" if steps else layer.core.unfit_for_context
     if unfit is not None:
         raise ValueError(
             f"context must be None for {unfit}, got a tensor of shape {tuple(context.shape)}. "

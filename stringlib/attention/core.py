@@ -26,7 +26,7 @@ from stringlib.positions import grid_positions
 if TYPE_CHECKING:
     from stringlib.attention.roll import Roll
 
-PARTS = ("features", "weight", "encoder", "roll", "rotate")
+PARTS = ("features", "weight", "encoder", "position_bias", "roll", "rotate")
 """Names of the attributes of a core that can be set on its layer; setting one updates ``kind``."""
 
 
@@ -71,6 +71,7 @@ class AttentionCore(nn.Module):
 
     part_types: ClassVar[dict[str, tuple[type[Any], ...]]] = {
         "encoder": (RotaryEncoder, RelativeBias),
+        "position_bias": (),
     }
     state_type: type[Any]
     encoder: RotaryEncoder | RelativeBias | None

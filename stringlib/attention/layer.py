@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.convolution import ConvolvedState
 from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.linear_state import LinearState
+from stringlib.attention.path import PathState, path_positions
 from stringlib.attention.shift import ShiftedState
+from stringlib.documents import Documents
+from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.spec import checked
 
-State = LinearState | KeyValueCache | ShiftedState | ConvolvedState
+State = LinearState | KeyValueCache | ShiftedState | ConvolvedState | PathState
 """The states of attention layers, from which later tokens continue."""
 
 
@@ -47,6 +50,7 @@ class AttentionLayer(nn.Module):
         dim: Number of channels of a token.
         core: The :class:`~stringlib.attention.core.AttentionCore` between the projections.
         to_q: The projection :math:`W_q`. So are ``to_k``, ``to_v`` and ``to_out``.
+        position_steps: The module that makes the steps of the positions, or None.
     """
 
     dim: int
@@ -55,6 +59,49 @@ class AttentionLayer(nn.Module):
     to_k: nn.Linear
     to_v: nn.Linear
     to_out: nn.Linear
+    position_steps: nn.Module | None
+
+    def _located(
+        self,
+        x: Tensor,
+        positions: Any,
+        key_mask: Tensor | None,
+        state: Any,
+        documents: Documents | None,
+    ) -> tuple[Any, Tensor | None, Any]:
+        """Return the positions of tokens, that of the last token, and the rest of the state.
+
+        Without ``position_steps``, positions and state are returned as they are given, and the
+        position of the last token is None.
+
+        Args:
+            x: Tokens, ``(..., seq, dim)``.
+            positions: The positions that were given to the layer.
+            key_mask: False for padding, or None.
+            state: The state that was given to the layer, or None.
+            documents: The documents of packed sequences, or None.
+        """
+        if self.position_steps is None:
+            return positions, None, state
+        if positions is not None:
+            raise ValueError(
+                "positions must be None for a layer with position_steps, got a "
+                f"{type(positions).__name__}. The layer computes its positions from the tokens."
+            )
+        before = None
+        if state is not None:
+            before, state = opened(state, PathState)
+        steps = self.position_steps(x)
+        assert isinstance(self.encoder, RotaryEncoder)
+        expected = (*x.shape[:-1], self.encoder.coord_dim)
+        if steps.shape != expected:
+            raise ValueError(
+                f"position_steps must return steps of shape {tuple(expected)} for tokens of shape "
+                f"{tuple(x.shape)}, got {tuple(steps.shape)}. Return one number for each "
+                "coordinate of the encoder."
+            )
+        positions, last = path_positions(steps, before, key_mask, documents)
+        return positions, last, state
 
     @torch.no_grad()
     @checked
@@ -95,6 +142,7 @@ class AttentionLayer(nn.Module):
     features = property(lambda self: getattr(self.core, "features", None))
     weight = property(lambda self: getattr(self.core, "weight", None))
     encoder = property(lambda self: self.core.encoder)
+    position_bias = property(lambda self: getattr(self.core, "position_bias", None))
     roll = property(lambda self: self.core.roll)
     rotate = property(lambda self: self.core.rotate)
 

@@ -15,7 +15,9 @@ from stringlib.attention.features import FeatureMap
 from stringlib.attention.fold import folded, is_faster, projected
 from stringlib.attention.gate import GATES, Gate
 from stringlib.attention.layer import AttentionLayer, State, opened
+from stringlib.attention.path import PathState, make_steps
 from stringlib.attention.shift import KeyShift, ShiftedState
+from stringlib.attention.token_bias import TokenBias
 from stringlib.documents import documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
@@ -100,6 +102,17 @@ class MultiHeadAttention(AttentionLayer):
             head (QK-norm). With ReLU features :math:`\tau` cancels. Default: False.
         shift: If True, each key is mixed with the key of the previous token (key shift); see
             :class:`~stringlib.attention.shift.KeyShift`. Default: False.
+        position_bias: A bias that is added to the logits of softmax, also beside a rotary encoder:
+            a name in :data:`~stringlib.encoders.registry.BIASES` or a relative bias, whose numbers
+            depend on the distance; or a name in
+            :data:`~stringlib.attention.token_bias.TOKEN_BIASES`, for example ``"fox"``, or a
+            :class:`~stringlib.attention.token_bias.TokenBias`, whose numbers depend on the tokens.
+            Default: None.
+        position_steps: Makes the positions of a rotary encoder depend on the tokens. A module that
+            returns the steps of the tokens, ``(..., seq, coord_dim)``, or ``"learned"`` for
+            :class:`~stringlib.attention.path.PositionSteps`. The position of a token is the sum of
+            the steps up to this token, :eq:`eq-path-sum`. The step of padding is 0. Default: None,
+            which means that positions do not depend on tokens.
         bias: If True, the four projections have a bias. The gate never has a bias. Default: False.
         window: Number w of tokens in the sliding window, for softmax only. If causal, a token
             attends to itself and to the w − 1 tokens before it; otherwise also to the w − 1 tokens
@@ -136,6 +149,9 @@ class MultiHeadAttention(AttentionLayer):
         log_temperature: Logarithm of :math:`\tau`, ``(kv_heads,)``; None without
             ``normalize_qk``.
         shift: The key shift, or None.
+        position_bias: The bias of the logits, or None. It is a part of the core and can be replaced
+            there, as the four parts above.
+        position_steps: The module that makes the steps of the positions, or None.
 
     Source:
         Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 for grouped queries; Qiu et al. 2025
@@ -165,6 +181,8 @@ class MultiHeadAttention(AttentionLayer):
         grid: tuple[int, int] | None = None,
         normalize_qk: bool = False,
         shift: bool = False,
+        position_bias: RelativeBias | TokenBias | str | None = None,
+        position_steps: nn.Module | str | None = None,
         bias: bool = False,
         window: int | None = None,
         attention_dropout: Share = 0.0,
@@ -205,6 +223,7 @@ class MultiHeadAttention(AttentionLayer):
             attention,
             encoder,
             weight,
+            position_bias,
             dim=self.dim,
             heads=self.heads,
             kv_heads=self.kv_heads,
@@ -231,6 +250,7 @@ class MultiHeadAttention(AttentionLayer):
         start = torch.full((self.kv_heads,), math.log(temperature))
         self.log_temperature = nn.Parameter(start) if normalize_qk else None
         self.shift = KeyShift(self.kv_heads) if shift else None
+        self.position_steps = make_steps(position_steps, self.dim, self.encoder)
         require_all_used(options)
 
     @checked
@@ -251,11 +271,12 @@ class MultiHeadAttention(AttentionLayer):
 
         Args:
             x: Tokens, ``(..., seq, dim)``, after the norm of a pre-norm model.
-            positions: Positions of the tokens. A rotary encoder takes coordinates,
-                ``(..., seq, coord_dim)``, whose leading dimensions expand to those of ``x``, or
-                phases of the encoder. A roll takes integers, ``(..., seq, 1)``. Other layers do not
-                use positions. Default: 0, 1, 2, …, or the positions of ``grid``. With ``state`` the
-                default positions continue from the number of tokens in the state.
+            positions: Positions of the tokens; must be None with ``position_steps``. A rotary
+                encoder takes coordinates, ``(..., seq, coord_dim)``, whose leading dimensions
+                expand to those of ``x``, or phases of the encoder. A roll takes integers,
+                ``(..., seq, 1)``. Other layers do not use positions. Default: 0, 1, 2, …, or the
+                positions of ``grid``. With ``state`` the default positions continue from the number
+                of tokens in the state.
             key_mask: False for padding, to which no token attends, ``(..., seq)``. Padding still
                 counts in the default positions. Default: None, no padding.
             document_ids: For packed sequences, the document of each token, ``(..., seq)``:
@@ -290,7 +311,9 @@ class MultiHeadAttention(AttentionLayer):
             the output and the state. The state is a
             :class:`~stringlib.attention.cache.KeyValueCache` for softmax, and otherwise a
             :class:`~stringlib.attention.linear_state.LinearState`. With a ``shift`` it is a
-            :class:`~stringlib.attention.shift.ShiftedState`, which contains one of the two.
+            :class:`~stringlib.attention.shift.ShiftedState`, which contains one of the two. With
+            ``position_steps`` it is a :class:`~stringlib.attention.path.PathState`, which contains
+            one of these.
 
         Raises:
             TypeError: If ``state`` is not of the class that this layer returns, or if the dtype of
@@ -400,6 +423,7 @@ class MultiHeadAttention(AttentionLayer):
             # a state of another type, without a length, is refused by the core
             earlier = getattr(state, "length", 0)
             documents = documents_of(x.unsqueeze(-3), document_ids, earlier)
+        positions, at, state = self._located(x, positions, key_mask, state, documents)
         before = last = None
         if self.shift is not None and state is not None:
             before, state = opened(state, ShiftedState)
@@ -432,7 +456,9 @@ class MultiHeadAttention(AttentionLayer):
             return_state=return_state,
             **named,
         )
-        return out, after if after is None or last is None else ShiftedState(last, after)
+        if after is not None and last is not None:
+            after = ShiftedState(last, after)
+        return out, after if after is None or at is None else PathState(at, after)
 
 
 def _with_norm(x: Tensor, norm: Tensor) -> Tensor:

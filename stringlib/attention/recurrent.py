@@ -14,6 +14,7 @@ from stringlib.attention.gated_norm import GatedNorm
 from stringlib.attention.kernelised import LinearAttention
 from stringlib.attention.layer import AttentionLayer, opened
 from stringlib.attention.linear_state import LinearState
+from stringlib.attention.path import PathState, make_steps
 from stringlib.documents import documents_of
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_split
@@ -55,6 +56,9 @@ class RecurrentAttention(AttentionLayer):
         scale: Number by which the outputs of the core are multiplied. Default: 1.
         skip: If True, values times one learned number per head are added to the outputs of the
             core. Default: False.
+        position_steps: Makes the positions of the encoder depend on the tokens, as the argument of
+            :class:`~stringlib.attention.multihead.MultiHeadAttention` with the same name. Default:
+            None.
 
     Attributes:
         to_q: The projection :math:`W_q`, an ``nn.Linear`` without a bias. So are ``to_k``, ``to_v``
@@ -63,6 +67,7 @@ class RecurrentAttention(AttentionLayer):
         convolution: The convolution, or None.
         norm: The norm and the gate.
         skip: The learned numbers, ``(heads,)``, 1 at the start, or None.
+        position_steps: The module that makes the steps of the positions, or None.
     """
 
     core: LinearAttention
@@ -83,6 +88,7 @@ class RecurrentAttention(AttentionLayer):
         convolution: ShortConvolution | None = None,
         scale: float = 1.0,
         skip: bool = False,
+        position_steps: nn.Module | str | None = None,
     ) -> None:
         super().__init__()
         self.dim, self.heads = int(dim), int(heads)
@@ -111,6 +117,7 @@ class RecurrentAttention(AttentionLayer):
         self.core = LinearAttention(IdentityFeatures(), encoder, weight, causal=True)
         self.convolution, self.norm, self.scale = convolution, norm, float(scale)
         self.skip = nn.Parameter(torch.ones(self.heads)) if skip else None
+        self.position_steps = make_steps(position_steps, self.dim, encoder)
 
     @checked
     def forward(
@@ -120,16 +127,17 @@ class RecurrentAttention(AttentionLayer):
         *,
         key_mask: Tensor | None = None,
         document_ids: Indices[Tensor, "...? n"] | None = None,
-        state: LinearState | ConvolvedState | None = None,
+        state: LinearState | ConvolvedState | PathState | None = None,
         return_state: bool = False,
-    ) -> Tensor | tuple[Tensor, LinearState | ConvolvedState]:
+    ) -> Tensor | tuple[Tensor, LinearState | ConvolvedState | PathState]:
         """Return the output of the layer, which a model adds to the tokens.
 
         Args:
             x: Tokens, ``(..., seq, dim)``, after the norm of a pre-norm model.
             positions: Positions of the tokens for the encoder, ``(..., seq, coord_dim)``, or its
-                phases. A layer without an encoder does not use them. Default: 0, 1, 2, … With
-                ``state`` the default positions continue from the number of tokens in the state.
+                phases; must be None with ``position_steps``. A layer without an encoder does not
+                use them. Default: 0, 1, 2, … With ``state`` the default positions continue from the
+                number of tokens in the state.
             key_mask: False for padding, which changes neither the state nor the convolution of
                 later tokens, ``(..., seq)``. Default: None, no padding.
             document_ids: For packed sequences, the document of each token, ``(..., seq)``:
@@ -144,7 +152,9 @@ class RecurrentAttention(AttentionLayer):
             The output, ``(..., seq, dim)``, in the dtype of ``x``. With ``return_state`` a pair of
             the output and the state, which is a
             :class:`~stringlib.attention.convolution.ConvolvedState` if the layer has a convolution,
-            and otherwise a :class:`~stringlib.attention.linear_state.LinearState`.
+            and otherwise a :class:`~stringlib.attention.linear_state.LinearState`. With
+            ``position_steps`` it is a :class:`~stringlib.attention.path.PathState`, which contains
+            one of the two.
 
         Raises:
             TypeError: If ``state`` is not of the class that this layer returns, or if the dtype of
@@ -156,6 +166,7 @@ class RecurrentAttention(AttentionLayer):
         if document_ids is not None:
             earlier = getattr(state, "length", 0)
             documents = documents_of(x.unsqueeze(-3), document_ids, earlier)
+        positions, at, state = self._located(x, positions, key_mask, state, documents)
         before = last = None
         if self.convolution is not None and state is not None:
             before, state = opened(state, ConvolvedState)
@@ -189,7 +200,8 @@ class RecurrentAttention(AttentionLayer):
         out = self.to_out(self.norm(out, x))
         if not return_state:
             return out
-        return out, after if last is None else ConvolvedState(last, after)
+        after = after if last is None else ConvolvedState(last, after)
+        return out, after if at is None else PathState(at, after)
 
     def extra_repr(self) -> str:
         """Return the arguments that ``repr`` shows."""

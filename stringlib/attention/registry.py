@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -25,6 +26,7 @@ from stringlib.attention.learned import (
 )
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.softmax_features import HedgehogFeatures, TaylorFeatures
+from stringlib.attention.token_bias import TOKEN_BIASES
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.parts import FIXED, make_part, named, reject_unused
@@ -92,7 +94,8 @@ options of the layer to the constructor, as far as the constructor has parameter
 
 def layer_options() -> set[str]:
     """Return the names of the options of a layer, which are arguments of its parts."""
-    makes = [make for known in (FEATURES, WEIGHTS, ENCODERS, BIASES) for make in known.values()]
+    registries: Any = (FEATURES, WEIGHTS, ENCODERS, BIASES, TOKEN_BIASES)
+    makes = [make for known in registries for make in known.values()]
     return {"cycles", "temperature", "key_heads"}.union(*(named(make) for make in makes)) - {*FIXED}
 
 

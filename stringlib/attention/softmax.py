@@ -14,6 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.core import AttentionCore, Given, rotated
+from stringlib.attention.token_bias import TokenBias
 from stringlib.documents import apart
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
@@ -23,6 +24,7 @@ from stringlib.inputs import (
     in_torch_func,
     per_head,
 )
+from stringlib.precision import at_least_float32, without_autocast
 from stringlib.spec import Floats, Indices, Share, checked, require
 
 
@@ -175,12 +177,15 @@ def _group(q: Tensor, k: Tensor, v: Tensor) -> int:
 
 
 class SoftmaxAttention(AttentionCore):
-    r"""Softmax attention, :eq:`eq-vit-heads`, with a rotary encoder or a relative bias.
+    r"""Softmax attention, :eq:`eq-vit-heads`, with a rotary encoder and a bias of the logits.
 
     Args:
         encoder: A :class:`~stringlib.encoders.rotary.RotaryEncoder`, which rotates queries and
             keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
             logits; or None.
+        position_bias: A :class:`~stringlib.attention.token_bias.TokenBias` or a relative bias,
+            which is added to the logits, also beside a rotary encoder. A token bias must be in
+            causal attention. Default: None.
         causal: If True, a token attends only to itself and to earlier tokens. Default: False.
         grid: ``(rows, columns)`` of an image. The positions of the grid are then the default for an
             encoder with two coordinates. Default: None, a sequence.
@@ -197,22 +202,45 @@ class SoftmaxAttention(AttentionCore):
         (torch.Size([2, 6, 10, 64]), 10)
     """
 
-    part_types: ClassVar = {**AttentionCore.part_types, "roll": ()}
+    part_types: ClassVar = {
+        **AttentionCore.part_types,
+        "position_bias": (TokenBias, RelativeBias),
+        "roll": (),
+    }
     state_type = KeyValueCache
+    position_bias: TokenBias | RelativeBias | None
 
     def __init__(
         self,
         encoder: RotaryEncoder | RelativeBias | None = None,
         *,
+        position_bias: TokenBias | RelativeBias | None = None,
         causal: bool = False,
         grid: tuple[int, int] | None = None,
         window: int | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(causal, grid)
+        if position_bias is not None and isinstance(encoder, RelativeBias):
+            raise ValueError(
+                "position_bias must be None if encoder is a relative bias, got a "
+                f"{type(position_bias).__name__}. Use one bias of the logits."
+            )
+        if isinstance(position_bias, TokenBias) and not causal:
+            raise ValueError(
+                "position_bias must be a relative bias or None unless causal=True, got a "
+                f"{type(position_bias).__name__}. It uses the tokens from a key to a later query."
+            )
         require("window", window, int | None)
         require("dropout", dropout, Share)
+        if getattr(position_bias, "reads_keys", False) and encoder is not None:
+            raise ValueError(
+                f"encoder must be None for a {type(position_bias).__name__}, got a "
+                f"{type(encoder).__name__}. The bias reads queries and keys, and after a rotation "
+                "it would depend on the positions themselves. Leave out encoder."
+            )
         self.encoder, self.roll, self.window, self.dropout = encoder, None, window, dropout
+        self.position_bias = position_bias
         self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
         self.kind = self._description()
 
@@ -222,14 +250,16 @@ class SoftmaxAttention(AttentionCore):
 
     def _description(self) -> str:
         """Return the value of ``kind`` for the parts that the core has now."""
-        return f"softmax{super()._description()}"
+        bias = self.position_bias
+        also = "" if bias is None else f" and {type(bias).__name__}"
+        return f"softmax{super()._description()}{also}"
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, given: Given
     ) -> tuple[Tensor, KeyValueCache | None]:
         """Return the outputs of the heads, and the cache of all tokens so far if causal."""
-        at, key_at, _, key_mask, state, documents = given
-        encoder = self.encoder
+        at, key_at, tokens, key_mask, state, documents = given
+        encoder, position_bias = self.encoder, self.position_bias
         if at is not None:
             q, k = rotated(encoder, q, k, at, key_at, whole=False)
         before, cache = 0, None
@@ -237,23 +267,31 @@ class SoftmaxAttention(AttentionCore):
         if self.causal:
             if key_mask is not None:
                 key_mask = per_head(key_mask, q.shape[:-1], q.device).expand(q.shape[:-1])
+            marks = None
+            if isinstance(position_bias, TokenBias):
+                marks = _marks(position_bias, tokens, key_mask)
             if state is None:
-                cache = KeyValueCache(k, v, key_mask)
+                cache = KeyValueCache(k, v, key_mask, marks=marks)
             else:
-                before, cache = state.length, state.extended(k, v, key_mask)
-            k, v, key_mask = cache.keys, cache.values, cache.mask
+                before, cache = state.length, state.extended(k, v, key_mask, marks)
+            k, v, key_mask, marks = cache.keys, cache.values, cache.mask, cache.marks
             window = self.window
             if window is not None and before >= window and not torch.compiler.is_exporting():
                 # the first of the new tokens attends to the window - 1 tokens before it
                 start = before - window + 1
                 k, v = k[..., start:, :], v[..., start:, :]
                 key_mask = None if key_mask is None else key_mask[..., start:]
+                marks = None if marks is None else marks[..., start:, :]
                 document_ids = None if document_ids is None else document_ids[..., start:]
                 before = window - 1
         bias = None
-        if isinstance(encoder, RelativeBias):
+        relative = position_bias if position_bias is not None else encoder
+        if isinstance(relative, RelativeBias):
             n, keys = q.shape[-2], k.shape[-2]
-            bias = encoder(num_queries=n, num_keys=keys, offset=before)
+            bias = relative(num_queries=n, num_keys=keys, offset=before)
+        elif isinstance(position_bias, TokenBias):
+            assert marks is not None
+            bias = _bias_of_tokens(position_bias, q, k, marks, key_mask)
         out = softmax_attention(
             q,
             k,
@@ -270,3 +308,41 @@ class SoftmaxAttention(AttentionCore):
     def _shortened(self, state: KeyValueCache, length: int) -> KeyValueCache:
         """Return the cache of the last ``length`` tokens alone."""
         return state.last(length)
+
+
+def _marks(bias: TokenBias, tokens: Tensor | None, key_mask: Tensor | None) -> Tensor:
+    """Return the marks of tokens for a bias, in at least float32, with 0 for padding.
+
+    Args:
+        bias: The bias.
+        tokens: The tokens of the layer, ``(..., n, dim)``.
+        key_mask: False for padding, ``(..., heads, n)``, or None.
+    """
+    if tokens is None:
+        raise ValueError(
+            f"tokens must be given for a {type(bias).__name__}, got None. Pass the tokens from "
+            "which the queries are computed."
+        )
+    marks = bias.marks(tokens)
+    marks = marks.to(at_least_float32(marks.dtype))
+    return marks if key_mask is None else marks.masked_fill(~key_mask[..., None], 0)
+
+
+def _bias_of_tokens(
+    bias: TokenBias, q: Tensor, k: Tensor, marks: Tensor, key_mask: Tensor | None
+) -> Tensor:
+    """Return the bias of every pair of a query and a key, computed in at least float32.
+
+    Args:
+        bias: The bias.
+        q: Queries, ``(..., heads, n, d)``.
+        k: Keys, ``(..., kv_heads, keys, d)``.
+        marks: Marks of the keys' tokens, ``(..., heads, keys, m)``.
+        key_mask: False for padding, ``(..., heads, keys)``, or None.
+    """
+    exact = at_least_float32(q.dtype)
+    with without_autocast(q):
+        k = k.to(exact).repeat_interleave(q.shape[-3] // k.shape[-3], -3)
+        if key_mask is not None:
+            k = k.masked_fill(~key_mask[..., None], 0)  # padding may be NaN
+        return bias(q.to(exact), k, marks.to(exact))

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from stringlib.attention.layer import AttentionLayer, State
 from stringlib.attention.multihead import MultiHeadAttention
+from stringlib.attention.path import PositionSteps
 from stringlib.attention.published import LAYERS, make_layer
 from stringlib.attention.published import layer_options as published_options
 from stringlib.attention.registry import layer_options
+from stringlib.attention.token_bias import TokenBias
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.relative_bias import RelativeBias
@@ -202,14 +204,14 @@ def share_encoders(blocks: nn.ModuleList) -> None:
             attention.encoder = first
 
 
-def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tensor | Phases]:
+def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tensor | Phases | None]:
     """Return the argument ``positions`` of each block, either phases or the positions themselves.
 
     If an encoder has no parameters, its phases are computed once, for all blocks that share the
     encoder. If an encoder has parameters, its blocks are given positions and compute the phases
     themselves, because a wrapper such as FSDP makes the parameters of a block available only while
     this block runs. A block inside a wrapper that hides the attribute ``attention`` is also given
-    positions.
+    positions. A block whose layer has ``position_steps`` is given None.
 
     Args:
         blocks: The blocks of a model.
@@ -217,10 +219,13 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
         x: The tokens, ``(..., seq, dim)``.
     """
     made: dict[int, Phases] = {}
-    read: list[Tensor | Phases] = []
+    read: list[Tensor | Phases | None] = []
     for block in blocks:
-        encoder = getattr(getattr(block, "attention", None), "encoder", None)
-        if id(encoder) in made:
+        attention = getattr(block, "attention", None)
+        encoder = getattr(attention, "encoder", None)
+        if getattr(attention, "position_steps", None) is not None:
+            read.append(None)
+        elif id(encoder) in made:
             read.append(made[id(encoder)])
         elif not isinstance(encoder, RotaryEncoder) or next(encoder.parameters(), None) is not None:
             read.append(positions)
@@ -292,8 +297,9 @@ def initialize(model: nn.Module) -> None:
     The weights of each linear layer are normal with standard deviation
     :math:`1/\sqrt{\mathrm{inputs}}`, and its biases are 0. The output projections of attention and
     of the feed-forward layer are then divided by :math:`\sqrt{2\,\mathrm{depth}}`, so that all
-    blocks together add about as much to a token as one block would. Encoders, feature maps and
-    position weights keep the initial values that their sources prescribe.
+    blocks together add about as much to a token as one block would. Encoders, feature maps,
+    position weights, token biases and steps of positions keep the initial values that their sources
+    prescribe.
 
     Args:
         model: The model, whose linear layers are changed in place.
@@ -301,7 +307,8 @@ def initialize(model: nn.Module) -> None:
     Source:
         Radford et al. 2019, section 2.3, for the division.
     """
-    kept = {p for m in model.modules() if isinstance(m, PositionWeight) for p in m.modules()}
+    of_positions = (PositionWeight, TokenBias, PositionSteps)
+    kept = {p for m in model.modules() if isinstance(m, of_positions) for p in m.modules()}
     for module in model.modules():
         if isinstance(module, nn.Linear) and module not in kept:
             nn.init.normal_(module.weight, std=1 / math.sqrt(module.in_features))

@@ -1,0 +1,166 @@
+r"""Positions that tokens decide: each token moves the position by steps of its own.
+
+The position of token i is the sum of the steps of the tokens up to i, :eq:`eq-path-sum`. A rotary
+encoder depends only on differences of positions. So a query and a key see the sum of the steps
+between them, whatever came before, :prf:ref:`thm-path-sums`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from stringlib.documents import Documents
+from stringlib.encoders.rope import RoPE
+from stringlib.encoders.rotary import RotaryEncoder
+from stringlib.encoders.string import STRING
+from stringlib.inputs import per_head, require_name
+from stringlib.precision import widen
+from stringlib.spec import Floats, Positive, checked
+
+
+class PathState(NamedTuple):
+    """State of a causal layer whose positions tokens decide.
+
+    Attributes:
+        position: Position of the last token, ``(..., 1, coord_dim)``.
+        rest: The state of the rest of the layer.
+    """
+
+    position: Tensor
+    rest: Any
+
+    @property
+    def length(self) -> int:
+        """Number of tokens so far."""
+        length: int = self.rest.length
+        return length
+
+    def with_room(self, tokens: int) -> PathState:
+        """Return the state with memory for ``tokens`` tokens, if ``rest`` has a cache."""
+        return self._replace(rest=self.rest.with_room(tokens))
+
+
+class PositionSteps(nn.Module):
+    r"""Steps of a position that are affine functions of the token, :math:`f(x) = 1 + W x`.
+
+    W is 0 at the start. Then the position of a token is its index, up to a constant, and an encoder
+    such as RoPE begins as it would be without the steps.
+
+    Args:
+        dim: Number of channels of a token.
+        coord_dim: Number of coordinates of a position, that of the encoder.
+
+    Attributes:
+        to_steps: The linear map, with a bias, which is 1 at the start.
+
+    Source:
+        Movahedi et al. 2025, who also apply a short convolution.
+    """
+
+    @checked
+    def __init__(self, dim: int, coord_dim: int = 1) -> None:
+        super().__init__()
+        self.to_steps = nn.Linear(dim, coord_dim)
+        nn.init.zeros_(self.to_steps.weight)
+        nn.init.ones_(self.to_steps.bias)
+
+    @checked
+    def forward(self, x: Floats[Tensor, "... dim"]) -> Tensor:
+        """Return the steps of the tokens ``x``, ``(..., coord_dim)``."""
+        return self.to_steps(x)
+
+
+class SelectiveRoPE(STRING):
+    r"""RoPE in which every pair of channels of every head has a coordinate of its own.
+
+    Pair p of head h rotates by :math:`\omega_p r_{hp}`, where ω are the frequencies of RoPE and the
+    position r has ``heads * head_dim // 2`` coordinates. With :class:`PositionSteps` each token
+    decides by how much it rotates each pair. These are the angles of Selective RoPE and of Mamba-3.
+
+    Args:
+        head_dim: Number of channels of a head, an even number.
+        heads: Number of heads.
+        base: The base of the frequencies. Default: 10,000.
+
+    Source:
+        Movahedi et al. 2025; Lahoti et al. 2026 for Mamba-3.
+
+    Example:
+        >>> from stringlib import MultiHeadAttention
+        >>> encoder = SelectiveRoPE(16, heads=4)
+        >>> layer = MultiHeadAttention(64, 4, encoder, causal=True, position_steps="learned")
+        >>> layer(torch.randn(2, 10, 64)).shape
+        torch.Size([2, 10, 64])
+    """
+
+    @checked
+    def __init__(self, head_dim: int, heads: int, base: Positive = 10000.0) -> None:
+        frequencies = RoPE(head_dim, base=base).frequencies()[0, :, 0]
+        every = torch.diag(frequencies.repeat(heads)).unflatten(0, (heads, -1))
+        super().__init__(every, head_dim=head_dim)
+
+
+def make_steps(steps: nn.Module | str | None, dim: int, encoder: Any) -> nn.Module | None:
+    """Return the module that makes the steps of a layer's positions, or None without one.
+
+    Args:
+        steps: The module, ``"learned"`` for :class:`PositionSteps`, or None.
+        dim: Number of channels of a token.
+        encoder: The encoder of the layer.
+
+    Raises:
+        ValueError: If the encoder is not a rotary encoder, or if the name is unknown.
+    """
+    if steps is None:
+        return None
+    if not isinstance(encoder, RotaryEncoder):
+        raise ValueError(
+            "encoder must be a rotary encoder if position_steps is given, got "
+            f"{type(encoder).__name__}. Pass for example encoder='rope', or leave out "
+            "position_steps."
+        )
+    if isinstance(steps, str):
+        require_name("position_steps", steps, ("learned",))
+        return PositionSteps(dim, encoder.coord_dim)
+    return steps
+
+
+def path_positions(
+    steps: Tensor,
+    before: Tensor | None = None,
+    key_mask: Tensor | None = None,
+    documents: Documents | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the positions of tokens, the sums of the steps so far, and the last position.
+
+    Args:
+        steps: Steps of the tokens, ``(..., n, coord_dim)``.
+        before: Position of the token before the first one, ``(..., 1, coord_dim)``. Default: None,
+            which means 0.
+        key_mask: False for padding, whose step is 0, ``(..., n)``. Default: None, no padding.
+        documents: The documents of packed sequences. The sums restart at 0 in each document but the
+            first, which continues ``before``. Default: None, one document.
+
+    Returns:
+        Positions, ``(..., n, coord_dim)``, and the last of them, ``(..., 1, coord_dim)``. Both are
+        float64, or float32 on a device without float64.
+    """
+    lead, n = steps.shape[:-2], steps.shape[-2]
+    # float64, because positions grow with the tokens and an encoder sees their differences
+    steps = widen(steps)
+    if key_mask is not None:
+        padding = ~per_head(key_mask, (*lead, 1, n), steps.device).squeeze(-2)
+        steps = steps.masked_fill(padding[..., None], 0)
+    if before is None:
+        before = steps.new_zeros(*lead, 1, steps.shape[-1])
+    sums = torch.cat([before.to(steps.dtype), steps], -2).cumsum(-2)
+    if documents is None or not n:
+        return sums[..., 1:, :], sums[..., -1:, :]
+    first = (-documents.offsets).clamp(min=0)  # index of the first token of each document
+    of_start = sums.gather(-2, first[..., None].expand(steps.shape))
+    of_start = of_start.masked_fill((documents.numbers == 0)[..., None], 0)
+    positions = sums[..., 1:, :] - of_start
+    return positions, positions[..., -1:, :]
