@@ -74,7 +74,7 @@ NORMS = {
     "behind": "always: the norms come after the rotation",
     "any scales": "always: the norms have no scales",
     "equal scales": "depends on the scales of a layer: call `foldable`",
-    "none": "never: the norms subtract a mean",
+    "none": "not with these norms, which also subtract a mean",
 }
 """What a record says of norms on queries and keys → whether a learned basis can be merged."""
 
@@ -119,6 +119,7 @@ def facts() -> dict[str, str]:
     rows, record = [*measured().values()], read_record(RECORD)
     good = [row for row in rows if within(row)]
     whole = [row for row in good if "tables alone" not in row["model"]]
+    told = [_listed(row) for row in rows]
     libraries = record["data"]["libraries"]
     return {
         "families": f"{len(rows)}",
@@ -132,7 +133,8 @@ def facts() -> dict[str, str]:
         "static": f"{sum(row.get('static') is True for row in good)}",
         "padded": f"{sum(isinstance(row.get('padding'), float) for row in good)}",
         "graphs": f"{sum(row.get('graph') is True for row in good)}",
-        "normed": f"{sum(bool(row.get('norms')) for row in rows)}",
+        "normed": f"{sum(any(word in row for word in NORMS if word != 'behind') for row in told)}",
+        **{f"normed, {word}": f"{sum(word in row for row in told)}" for word in NORMS},
         "largest": number(max(row["difference"] for row in good)),
         "transformers": libraries["transformers"],
         "timm": libraries["timm"],

@@ -90,6 +90,7 @@ LONG = {
     "test_bench_read.py": "as test_bench.py",
     "test_bench_suites.py": "as test_bench.py",
     "test_exchanged.py": "the record of released models, each read by its own library",
+    "test_released_norms.py": "imports the code of many models of transformers",
     "test_formulas.py::test_the_record_is_what_the_proofs_show": "a chapter that is run reads "
     "its formulas; this test tries the changes as well",
     "test_interop.py": "needs transformers and timm, which take long to import",

@@ -95,9 +95,15 @@ def foldable(
         norm_k: Norm of the keys, in one of the same forms.
 
     Returns:
-        True if the basis can be folded. False if it cannot. The result is also False if a module
-        does more than divide by a length and multiply by scales (LayerNorm subtracts a mean), does
-        not accept the test vectors, or has hooks or a parametrisation.
+        True if the basis can be folded. False if it cannot. The result is also False, for every
+        encoder, if a module does anything other than divide by a length and multiply by scales,
+        does not accept the test vectors, or has hooks or a parametrisation.
+
+        So the result for a LayerNorm is False, because a LayerNorm also subtracts a mean. A
+        LayerNorm without a bias can be replaced: subtract from each column of the projection's
+        weight, and from its bias, the mean over those channels over which the norm takes its mean.
+        An RMSNorm with the same scales and eps then computes the same as the LayerNorm before, and
+        the basis can be folded if the result for these scales is True.
 
     Raises:
         ValueError: If the number of scales does not fit ``head_dim`` or the heads, or a scale is
@@ -110,6 +116,8 @@ def foldable(
         (True, False)
         >>> foldable(CirculantSTRING(16), nn.RMSNorm(16), nn.RMSNorm(16))
         True
+        >>> foldable(CirculantSTRING(16), nn.LayerNorm(16), nn.LayerNorm(16))
+        False
     """
     return _fold(encoder, norm_q, norm_k) is not None
 
@@ -163,8 +171,8 @@ def fold_norms(
         raise ValueError(
             "encoder must have a basis that folds through norm_q and norm_k, got "
             f"{type(encoder).__name__}. One of the norms raises an error for test vectors, does "
-            "more than divide by a length and scale, or has scales that mix rotating planes. Use "
-            "the encoder without folding it."
+            "anything other than divide by a length and scale (a LayerNorm also subtracts a mean), "
+            "or has scales that mix rotating planes. Use the encoder without folding it."
         )
     return folded
 
