@@ -191,8 +191,8 @@ def gated_sentences(closes: float, keeps: float) -> Drawn:
     ticks: dict[str, Any] = {"tickvals": [*range(len(WORDS))], "ticktext": SHOWN}
     fig = go.Figure(
         [
-            heat(found["decays"], hover="query %{y}, key %{x}: %{z:.3f}", xgap=1, ygap=1,
-                 hoverongaps=False)
+            heat(found["decays"], hover="%{text}: %{z:.3f}", xgap=1, ygap=1, hoverongaps=False,
+                 text=[[f"query {query}, key {key}" for key in WORDS] for query in WORDS])
         ],
         layout(
             height=460,
