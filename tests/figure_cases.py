@@ -188,6 +188,13 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "decay_and_state.decay_memory": {
         "gamma": [0.9, 0.5], "reset": [8, 0, 20, 47], "kept": [0.0, 0.25, 1.0],
     },
+    "path_positions.stretched_sentence": {
+        "stop": [6, 0, 1], "article": [0.25, 1], "other": [0.5, 1, 1.25],
+        "use": ["bias", "rotation"],
+    },
+    "path_positions.gated_sentences": {
+        "closes": [0.05, 0.01, 0.95, 1], "keeps": [0.95, 0.8, 1],
+    },
     "delta_rule.written_twice": {
         "beta": [1.0, 0.5, 2.0], "angle": [60, 15, 90], "decay": [1.0, 0.5],
     },

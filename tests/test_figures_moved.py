@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from book.figures import circulant_favor, decay_and_state, rotation_signs
+from book.figures import circulant_favor, decay_and_state, path_positions, rotation_signs
 from lab.theory import structured_variance as theory
 from results import cosformer as recall
 from stringlib import CosineWeight, DecayWeight, linear_attention
 from stringlib.algebra import nearest_orthogonal_circulant
-from stringlib.attention import decayed_sums, delta_rule, rotated_linear_attention
+from stringlib.attention import decayed_sums, delta_rule, path, rotated_linear_attention
+from stringlib.attention.token_bias import ForgettingBias
 from stringlib.encoders.string import STRING
 from stringlib.testing.properties import largest_difference
 from tests.figure_cases import exact, states
@@ -206,3 +207,50 @@ def test_two_keys_in_turn_are_the_packages_delta_rule() -> None:
             if math.hypot(x - 1, y) < 1e-6:
                 back.append(pair + 1)
         assert f"is back after {back[0]} pair" in told if back else "not back after 24" in told
+
+
+def fox(gates: torch.Tensor) -> torch.Tensor:
+    """Return the bias of the Forgetting Transformer for given gates of one head."""
+    zeros = torch.zeros(1, len(gates), 1).double()
+    return ForgettingBias(1, 1)(zeros, zeros, gates.log()[None, :, None])[0]
+
+
+def test_a_sentence_is_stretched_by_the_packages_positions() -> None:
+    words, rate = path_positions.WORDS, path_positions.RATE
+    one, index = torch.ones(1, 10, 2).double(), torch.arange(1, 11).double()[:, None]
+    for at, (fig, told) in states("path_positions.stretched_sentence"):
+        own = {".": at["stop"], "the": at["article"]}
+        steps = exact([[own.get(word, at["other"])] for word in words])
+        positions, last = path.path_positions(steps)
+        assert list(fig.data[6].x) == pytest.approx(positions[:, 0].tolist(), abs=1e-12)
+        assert f"The last token is at position {last.item():.2f}." in told
+        pieces = [t.x for t in fig.data[3:6]]
+        drawn = [(p[i], p[i + 1]) for p in pieces for i in range(0, 30, 3) if p[i] is not None]
+        assert len(drawn) == 10
+        ends = positions[:, 0].tolist()
+        assert sorted(end for _, end in drawn) == pytest.approx(ends, abs=1e-12)
+        total = sum(end - start for start, end in drawn)
+        assert total == pytest.approx(last.item(), abs=1e-12)
+        for trace, places, steps_of in (
+            (fig.data[7], positions, steps),
+            (fig.data[8], index, torch.ones_like(steps)),
+        ):
+            if at["use"] == "bias":  # a forget gate of each token is the same bias
+                want = fox((-rate * steps_of[:, 0]).exp())[-1].softmax(-1)
+            else:
+                rotated = STRING(exact([[[rate]]])).rotate(one, places)[0]
+                want = rotated @ rotated[-1] / 2
+            assert list(trace.y) == pytest.approx(want.tolist(), abs=1e-12)
+        if at["use"] == "bias":
+            assert f"get {sum(fig.data[7].y[-4:]):.2f} of the weight" in told
+
+
+def test_sentences_are_gated_as_the_forgetting_bias_does() -> None:
+    for at, (fig, told) in states("path_positions.gated_sentences"):
+        stops = torch.tensor([word == "." for word in path_positions.WORDS])
+        want = fox(torch.where(stops, exact(at["closes"]), exact(at["keeps"]))).exp()
+        for i, row in enumerate(fig.data[0].z):
+            assert list(row[: i + 1]) == pytest.approx(want[i, : i + 1].tolist(), abs=1e-12)
+            assert set(row[i + 1 :]) <= {None}
+        assert ("triangle" in told) == (at["closes"] < at["keeps"])
+        assert f"full stop, to the last token is {want[-1, 5]:.2f}." in told
