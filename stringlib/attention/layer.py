@@ -12,10 +12,9 @@ from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.convolution import ConvolvedState
 from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.linear_state import LinearState
-from stringlib.attention.path import PathState, path_positions
+from stringlib.attention.path import PathState, path_positions, rotary_of
 from stringlib.attention.shift import ShiftedState
 from stringlib.documents import Documents
-from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.spec import checked
 
 State = LinearState | KeyValueCache | ShiftedState | ConvolvedState | PathState
@@ -91,9 +90,9 @@ class AttentionLayer(nn.Module):
         before = None
         if state is not None:
             before, state = opened(state, PathState)
+        encoder = rotary_of(self.encoder)
         steps = self.position_steps(x)
-        assert isinstance(self.encoder, RotaryEncoder)
-        expected = (*x.shape[:-1], self.encoder.coord_dim)
+        expected = (*x.shape[:-1], encoder.coord_dim)
         if steps.shape != expected:
             raise ValueError(
                 f"position_steps must return steps of shape {tuple(expected)} for tokens of shape "
