@@ -88,7 +88,7 @@ CASES: dict[str, dict[str, Any]] = {
     "grouped": {"encoder": "circulant", "kv_heads": 1},
     "window": {"encoder": "circulant", "window": 3},
     "alibi-rope": {"encoder": "rope", "position_bias": "alibi"},
-    "fox": {"position_bias": "fox", "window": 4},
+    "fox": {"position_bias": "fox", "window": 3},
     "fox-rope": {"encoder": "circulant", "position_bias": "fox", "kv_heads": 1},
     "path": {"position_bias": "path"},
     "cope": {"position_bias": "cope", "cope_positions": 4, "kv_heads": 1},

@@ -223,6 +223,12 @@ def test_selective_rope_is_a_product_of_the_rotations_of_tokens() -> None:
     assert torch.equal(last, positions[-1:])
 
 
+def test_given_positions_are_not_used_with_steps() -> None:
+    """A model passes its positions to a layer that a wrapper hides."""
+    made, x = layer(encoder="rope", position_steps="learned"), random(2, N, DIM, seed=1)
+    assert torch.equal(made(x, random(N, 1, seed=2)), made(x))
+
+
 def test_gradients_reach_the_steps() -> None:
     made, x = layer(encoder="rope", position_steps="learned"), random(1, N, DIM, seed=1)
     made(x).square().sum().backward()
@@ -342,8 +348,6 @@ test_what_does_not_fit_is_named = refusals(
     (other_heads, r"marks of a ForgettingBias must .* \(1, 3, 2, m\), .* got \(1, 2, 2, 1\)"),
     (lambda: SelectiveRoPE(5, heads=2), r"head_dim must be even and positive .* got 5"),
     (wrong_steps, r"position_steps must return steps of shape \(1, 2, 1\) .* got \(1, 2, 2\)"),
-    (lambda: MultiHeadAttention(DIM, HEADS, "rope", position_steps="learned")(X, X[..., :1]),
-     "positions must be None for a layer with position_steps, got a Tensor"),
     (lambda: MultiHeadAttention(DIM, HEADS, "rope", position_steps="learned")(X, context=X),
      "context must be None for a layer with position_steps"),
     (lambda: SoftmaxAttention(position_bias=ForgettingBias(DIM, HEADS), causal=True)(

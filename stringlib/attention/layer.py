@@ -71,7 +71,8 @@ class AttentionLayer(nn.Module):
         """Return the positions of tokens, that of the last token, and the rest of the state.
 
         Without ``position_steps``, positions and state are returned as they are given, and the
-        position of the last token is None.
+        position of the last token is None. With ``position_steps``, the given positions are not
+        used. A model still passes them to a block inside a wrapper that hides the layer.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
@@ -82,11 +83,6 @@ class AttentionLayer(nn.Module):
         """
         if self.position_steps is None:
             return positions, None, state
-        if positions is not None:
-            raise ValueError(
-                "positions must be None for a layer with position_steps, got a "
-                f"{type(positions).__name__}. The layer computes its positions from the tokens."
-            )
         before = None
         if state is not None:
             before, state = opened(state, PathState)
