@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from lab.methods import METHODS
-from stringlib import ENCODERS, LAYERS, LanguageModel, PositionWeight, ViT
+from stringlib import (
+    ENCODERS,
+    LAYERS,
+    TOKEN_BIASES,
+    LanguageModel,
+    PositionWeight,
+    TokenBias,
+    ViT,
+)
 from stringlib.attention import registry
 from stringlib.attention.registry import FEATURES
 from stringlib.encoders.registry import BIASES
@@ -31,6 +39,13 @@ def weight(name: str, heads: int = 2) -> PositionWeight:
     options = {"length": LENGTH} if name == "toeplitz" else WEIGHTS[name]
     layer = {"dim": 16, "heads": heads, "features": 8}
     made: PositionWeight = make_part("weight", name, registry.WEIGHTS, layer, {**options})
+    return made
+
+
+def token_bias(name: str) -> TokenBias:
+    """Return the token bias of a layer of 16 channels and two heads."""
+    layer = {"dim": 16, "heads": 2, "head_dim": 8}
+    made: TokenBias = make_part("position_bias", name, TOKEN_BIASES, layer, {})
     return made
 
 
@@ -73,7 +88,7 @@ CASES: dict[str, dict[str, Any]] = {
     "grouped": {"encoder": "circulant", "kv_heads": 1},
     "window": {"encoder": "circulant", "window": 3},
     "alibi-rope": {"encoder": "rope", "position_bias": "alibi"},
-    "fox": {"position_bias": "fox", "window": 4},
+    "fox": {"position_bias": "fox", "window": 3},
     "fox-rope": {"encoder": "circulant", "position_bias": "fox", "kv_heads": 1},
     "path": {"position_bias": "path"},
     "cope": {"position_bias": "cope", "cope_positions": 4, "kv_heads": 1},
@@ -138,9 +153,9 @@ def vision_model(name: str, size: str = "image", seed: int = 0, **options: Any) 
     told = {"channels": 2, **CASES[name]}
     if told.get("encoder") == "rope":
         told["encoder"] = "axial"
-    if told.get("weight") in DECAYS:
+    if told.get("weight") in DECAYS or told.get("position_bias") in TOKEN_BIASES:
         told["causal"] = True
-    if told.get("weight") in (*DECAYS, "toeplitz"):
+    if told.get("weight") == "toeplitz" or told.get("causal"):
         told["pool"] = "mean"
     return ViT(*SIZES[size], CLASSES, 24, 2, 2, **{**told, **options})
 

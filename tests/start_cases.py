@@ -28,7 +28,9 @@ from stringlib.attention.learned import (
     RetNetDecay,
     SSDDecay,
 )
+from stringlib.attention.path import PositionSteps
 from stringlib.attention.projections import PROJECTIONS
+from stringlib.attention.token_bias import ContextualBias, ForgettingBias, PathBias
 
 
 def tensors(module: nn.Module) -> Iterator[tuple[tuple[str, str], nn.Module, Tensor]]:
@@ -384,6 +386,29 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
         Start(lambda: LearnedToeplitz(200, 11), norm(scale=0.02), "ours: 0.02, as T5's"),
         Start(lambda: LearnedToeplitz(40, grid=(5, 6)), norm(scale=0.02), "ours: 0.02, as T5's"),
     ),
+    # biases and positions that tokens decide
+    **{
+        ("ForgettingBias", f"to_gate.{part}"): (
+            Start(lambda: ForgettingBias(25, MANY), within(1 / 5), PYTORCH),
+        )
+        for part in ("weight", "bias")
+    },
+    ("PathBias", "to_vector.weight"): (Start(lambda: PathBias(25, 50, 8), within(1 / 5), PYTORCH),),
+    **{
+        ("PathBias", f"to_rate.{part}"): (
+            Start(lambda: PathBias(25, MANY, 1), within(1 / 5), PYTORCH),
+        )
+        for part in ("weight", "bias")
+    },
+    ("ContextualBias", "vectors"): (
+        Start(lambda: ContextualBias(2, 8), 0.0, "Golovneva et al. 2024, code: zeros"),
+    ),
+    **{
+        ("PositionSteps", f"to_steps.{part}"): (
+            Start(lambda: PositionSteps(25, 2), number, "ours: each token moves on by one"),
+        )
+        for part, number in (("weight", 0.0), ("bias", 1.0))
+    },
     # layers
     **{
         ("MultiHeadAttention", f"{name}.weight"): (_text(norm(scale=DIM**-0.5), NO_LARGER),)

@@ -1,18 +1,20 @@
 """The page about an encoder of one's own: its module trains, its commands can be read."""
 
 import importlib
+import itertools
 import re
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 from lab.records import read_record
 from lab.train.__main__ import main
 from lab.train.options import read_options
-from stringlib import ENCODERS, AxialRoPE, HedgehogFeatures, MultiHeadAttention
+from stringlib import ENCODERS, TOKEN_BIASES, AxialRoPE, HedgehogFeatures, MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.precision import wide_parameter
 from stringlib.testing import check_encoder, check_feature_map, check_weight
@@ -21,6 +23,7 @@ from stringlib.testing.properties import normal
 ROOT = Path(__file__).parents[1]
 MODULE = "book.examples.tempo"
 MIMIC = "book.examples.mimic"
+STOPS = "book.examples.full_stops"
 QUICK = ("eager", "blind", "batched")
 PAGES = ("book/bring_your_own.md", "book/api/train.md")
 
@@ -91,6 +94,38 @@ def test_the_page_s_feature_map_keeps_the_contract_and_is_that_of_hedgehog(monke
     assert (made(x) - known(x)).abs().max() < 1e-15
     assert MultiHeadAttention(16, 2, attention="mimic")(normal(4, 16).float()).shape == (4, 16)
     sys.modules.pop(MIMIC)
+
+
+def test_the_page_s_bias_counts_full_stops_and_its_program_runs(monkeypatch, capsys):
+    monkeypatch.setitem(TOKEN_BIASES, "full-stops", None)  # and it goes with the test
+    monkeypatch.delitem(sys.modules, STOPS, raising=False)
+    page = (ROOT / "book/bring_your_own.md").read_text(encoding="utf8")
+    (program,) = re.findall(rf"```python\n([^`]*import {STOPS}\n.*?)```", page, re.DOTALL)
+    exec(program, {})
+    assert capsys.readouterr().out == "tensor(True)\n"
+    made = importlib.import_module(STOPS).FullStops(1, 2).double()
+    with torch.no_grad():
+        made.is_stop.weight.fill_(1e3)
+        made.is_stop.bias.fill_(-5e2)
+        made.slope.copy_(torch.tensor([1.0, 3.0]))
+    stops = torch.tensor([1, 0, 1, 1, 0, 0, 1]).double()
+    q, k = normal(2, 3, 4), normal(2, 7, 4)
+    bias = made(q, k, made.marks(stops[:, None]))
+    for i, j in itertools.product(range(4, 7), range(7)):
+        if j <= i:
+            count = stops[j + 1 : i + 1].sum()
+            assert bias[:, i - 4, j].tolist() == pytest.approx([-count, -3 * count])
+    sys.modules.pop(STOPS)
+
+
+def test_any_module_makes_steps_as_the_page_says():
+    steps = nn.Linear(64, 1)
+    layer = MultiHeadAttention(64, 4, "rope", causal=True, position_steps=steps)
+    x = normal(2, 5, 64).float()
+    positions = steps(x).double().cumsum(-2)
+    other = MultiHeadAttention(64, 4, "rope", causal=True)
+    other.load_state_dict(layer.state_dict(), strict=False)
+    assert (layer(x) - other(x, positions)).abs().max() < 1e-6
 
 
 def test_the_weight_of_a_first_change_keeps_the_contract_and_trains(monkeypatch, tmp_path, capsys):

@@ -21,6 +21,10 @@ LAYERS: dict[str, dict[str, Any]] = {
     "shift": {"encoder": "rope", "shift": True},
     "window": {"encoder": "rope", "window": 4, "kv_heads": 2},
     "window-alibi": {"encoder": "alibi", "window": 2},
+    "fox": {"encoder": "rope", "position_bias": "fox", "kv_heads": 2},
+    "path": {"position_bias": "path"},
+    "cope": {"position_bias": "cope", "window": 4, "cope_positions": 3},
+    "steps": {"encoder": "rope", "position_steps": "learned", "shift": True},
     "elu": {"attention": "elu", "weight": "ssd"},
     "favor": {"attention": "favor", "encoder": "rope", "weight": "cosine", "horizon": 99},
     "delta": {"attention": "identity", "weight": "gated-delta"},
@@ -37,7 +41,8 @@ def read(layer: MultiHeadAttention, x: Tensor, state: Any) -> tuple[Tensor, Any]
 
 
 def cache_of(state: Any) -> KeyValueCache:
-    state = getattr(state, "rest", state)
+    while hasattr(state, "rest"):
+        state = state.rest
     assert isinstance(state, KeyValueCache)
     return state
 
@@ -191,6 +196,55 @@ def test_another_dtype_than_that_of_the_room(grad: bool) -> None:
             out, state = read(layer, x[:, i : i + 1], state)
     assert cache_of(state).keys.dtype == torch.bfloat16
     assert (out - layer(x)[:, -1:]).abs().max() < 0.03
+
+
+MARKED = ("fox", "path", "cope")
+
+
+@pytest.mark.parametrize("name", MARKED)
+@torch.no_grad()
+def test_marks_go_with_their_tokens(name: str) -> None:
+    """In room for more, among the last tokens, in copies, in selected rows and in files."""
+    layer, x = layer_of(name), torch.randn(2, 6, 24)
+    mask = torch.tensor([[True, False, True, True], [True] * 4])
+    _, state = layer(x[:, :4], key_mask=mask, return_state=True)
+    out = layer(x[:, 4:], state=state)
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    for other in (state.with_room(40), copy.deepcopy(state), copy.copy(state), torch.load(file)):
+        assert torch.equal(layer(x[:, 4:], state=other), out)
+    assert not state.marks.mT[0, :, :, 1].any()
+    last, rows = state.last(3), [1, 0]
+    assert torch.equal(last.marks, state.marks[..., 1:, :])
+    expected = layer(x[:, 1:4], key_mask=mask[:, 1:], return_state=True)[1]
+    torch.testing.assert_close(last.marks, expected.marks, rtol=0, atol=1e-6)
+    fields = ("keys", "values", "mask", "marks")
+    chosen = state._replace(**{field: getattr(state, field)[rows] for field in fields})
+    torch.testing.assert_close(layer(x[rows, 4:], state=chosen), out[rows], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@torch.no_grad()
+def test_marks_are_of_at_least_single_precision(dtype: torch.dtype) -> None:
+    layer, x = layer_of("fox").to(dtype), torch.randn(2, 6, 24).to(dtype)
+    whole, state = layer(x), layer.init_state(2, 40)
+    for i in range(6):
+        out, state = read(layer, x[:, i : i + 1], state)
+        torch.testing.assert_close(out, whole[:, i : i + 1], rtol=0, atol=0.02)
+    assert state.keys.dtype == dtype
+    assert state.marks.dtype == torch.float32
+
+
+@torch.no_grad()
+def test_a_cache_and_new_tokens_both_have_marks_or_none() -> None:
+    layer, x = layer_of("fox"), torch.randn(2, 4, 24)
+    _, state = read(layer, x, None)
+    for marks in (None, state.marks[:1]):
+        with pytest.raises(ValueError, match=r"^state must have marks as the new tokens have, got"):
+            read(layer, x, state._replace(marks=marks))
+    with pytest.raises(ValueError, match=r"^state must have marks .* for new marks of shape None"):
+        state.extended(state.keys, state.values, None)
 
 
 @torch.no_grad()

@@ -29,6 +29,7 @@ from stringlib import (
     SoftmaxAttention,
     ViT,
 )
+from stringlib.attention import ForgettingBias, PathBias
 from stringlib.attention.projections import PROJECTIONS
 
 HEADS, N, D = 6, 7, 8
@@ -228,6 +229,35 @@ def test_a_part_is_replaced_in_the_core() -> None:
     other = MultiHeadAttention(16, 2, encoder=RoPE(8, base=7.0))
     other.load_state_dict(layer.state_dict())
     assert torch.equal(layer(x), other(x))
+
+
+def test_a_bias_of_the_logits_is_replaced_in_the_core() -> None:
+    layer = MultiHeadAttention(16, 2, encoder="rope", position_bias="fox", causal=True)
+    x = torch.randn(1, 5, 16)
+    state = layer(x, return_state=True)[1]
+    layer.position_bias = ALiBi(2)
+    other = MultiHeadAttention(16, 2, encoder="rope", position_bias="alibi", causal=True)
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(layer(x), other(x))
+    layer.position_bias = None
+    plain = MultiHeadAttention(16, 2, encoder="rope", causal=True)
+    plain.load_state_dict(layer.state_dict())
+    assert torch.equal(layer(x), plain(x))
+    with pytest.raises(ValueError, match=r"softmax with a rotary encoder, got .* ForgettingBias"):
+        layer(x, state=state)
+
+
+def test_a_bias_of_the_logits_that_does_not_fit_is_refused_at_any_time() -> None:
+    causal, other = SoftmaxAttention(RoPE(D), causal=True), SoftmaxAttention(RoPE(D))
+    with pytest.raises(ValueError, match=r"^encoder must be None for a PathBias, got a RoPE"):
+        causal.position_bias = PathBias(16, HEADS, D)
+    with pytest.raises(ValueError, match=r"^position_bias .* unless causal=True, got a Forgetting"):
+        other.position_bias = ForgettingBias(16, HEADS)
+    causal.position_bias = ALiBi(HEADS)
+    with pytest.raises(ValueError, match=r"^position_bias must be None if encoder is a relative"):
+        causal.encoder = ALiBi(HEADS)
+    with pytest.raises(TypeError, match=r"^position_bias must be None, got ForgettingBias"):
+        LinearAttention(ELUFeatures()).position_bias = ForgettingBias(16, HEADS)
 
 
 def test_key_heads_is_the_old_name_of_kv_heads() -> None:

@@ -17,7 +17,7 @@ import torch
 
 import lab
 import stringlib
-from stringlib import ENCODERS, make_encoder, make_features
+from stringlib import ENCODERS, TOKEN_BIASES, make_encoder, make_features
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, make_bias
@@ -79,6 +79,9 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
     "LearnedDelta.largest_rate": (2.0, "Grazzi et al. 2025: eigenvalues from −1 to 1"),
     "LearnedKDA.largest_rate": (2.0, "Grazzi et al. 2025: eigenvalues from −1 to 1"),
     "SSDDecay.stepped": (False, OURS + "the decay alone"),
+    # biases and positions that tokens decide
+    "ContextualBias.cope_positions": (64, "Golovneva et al. 2024: p_max of language models"),
+    "SelectiveRoPE.base": (10_000.0, "Su et al. 2024, section 3.2.2, as RoPE"),
     # published layers
     "ShortConvolution.width": (4, "Gu and Dao 2023 (Mamba), their code: d_conv"),
     "ShortConvolution.bias": (False, "Yang et al. 2025, their code: conv_bias"),
@@ -192,6 +195,7 @@ def registered() -> Iterator[object]:
     yield from (make_features(name, 8) for name in FEATURES)
     yield from (kind(8, 8) for kind in PROJECTIONS.values())
     yield from (model_cases.weight(name) for name in WEIGHTS)
+    yield from (model_cases.token_bias(name) for name in TOKEN_BIASES)
     yield from (kind(8, 8) for kind in FEED_FORWARD.values())
 
 

@@ -52,14 +52,16 @@ PARTS: dict[str, dict[str, Any]] = {
     **{name: {"attention": name} for name in FEATURES},
     **{name: weight(name) for name in WEIGHTS},
     **{name: CASES[name] for name in ("favor-after", "relu-after", "gate", "normal", "grouped")},
+    **{name: CASES[name] for name in ("alibi-rope", "fox", "fox-rope", "cope", "favor-steps")},
     "roll": {"attention": "elu", "encoder": None, "rotate": "roll"},
 }
-"""Name → arguments of a layer."""
+"""Name → arguments of a layer. PaTH is left out: ONNX has no operator that solves equations."""
+CAUSAL = (*DECAYS, "fox", "fox-rope", "cope")
 LAYERS = {
     f"{name}, {'causal' if causal else 'all keys'}": {**told, "causal": causal}
     for name, told in PARTS.items()
     for causal in (True, False)
-    if causal or name not in DECAYS
+    if causal or name not in CAUSAL
 }
 MODELS = {
     **PARTS,
@@ -128,9 +130,9 @@ def test_a_vision_transformer_gives_the_same_in_onnx_runtime(runtime: Any, name:
     told = {**MODELS[name], "channels": 2}
     if told.get("encoder") == "rope":
         told["encoder"] = "axial"
-    if name in DECAYS:
+    if name in CAUSAL:
         told["causal"] = True
-    if name in DECAYS or name == "toeplitz":
+    if name in CAUSAL or name == "toeplitz":
         told["pool"] = "mean"
     size = SIZES["series" if name == "roll" else "image"]  # a roll has one coordinate
     model = ViT(*size, CLASSES, 24, 1, 2, **told)
@@ -150,7 +152,10 @@ class Packed(nn.Module):
         return found
 
 
-@pytest.mark.parametrize("name", ["circulant", "favor", "gla", "gated-delta", "favor-after"])
+@pytest.mark.parametrize(
+    "name",
+    ["circulant", "favor", "gla", "gated-delta", "favor-after", "fox-rope", "cope", "favor-steps"],
+)
 def test_packed_sequences_give_the_same_in_onnx_runtime(runtime: Any, name: str) -> None:
     torch.manual_seed(0)
     model = LanguageModel(VOCAB, DIM, 1, 2, **PARTS[name]).eval()

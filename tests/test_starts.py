@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from stringlib import ENCODERS, make_encoder, make_features
+from stringlib import ENCODERS, TOKEN_BIASES, make_encoder, make_features
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.attention.registry import FEATURES
 from stringlib.encoders.registry import BIASES, make_bias
@@ -73,6 +73,7 @@ def _registered() -> dict[str, nn.Module]:
         **{f"FEATURES[{name!r}]": make_features(name, 8) for name in FEATURES},
         **{f"PROJECTIONS[{name!r}]": kind(8, 8) for name, kind in PROJECTIONS.items()},
         **{f"WEIGHTS[{name!r}]": model_cases.weight(name) for name in model_cases.WEIGHTS},
+        **{f"TOKEN_BIASES[{name!r}]": model_cases.token_bias(name) for name in TOKEN_BIASES},
         **{f"a language model, {name}": model_cases.language_model(name) for name in covering},
         **{f"a vision transformer, {name}": model_cases.vision_model(name) for name in covering},
     }

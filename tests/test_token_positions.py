@@ -223,6 +223,12 @@ def test_selective_rope_is_a_product_of_the_rotations_of_tokens() -> None:
     assert torch.equal(last, positions[-1:])
 
 
+def test_given_positions_are_not_used_with_steps() -> None:
+    """A model passes its positions to a layer that a wrapper hides."""
+    made, x = layer(encoder="rope", position_steps="learned"), random(2, N, DIM, seed=1)
+    assert torch.equal(made(x, random(N, 1, seed=2)), made(x))
+
+
 def test_gradients_reach_the_steps() -> None:
     made, x = layer(encoder="rope", position_steps="learned"), random(1, N, DIM, seed=1)
     made(x).square().sum().backward()
@@ -278,6 +284,41 @@ def test_a_bias_of_your_own_needs_only_forward() -> None:
         layer(position_bias=TokenBias(HEADS))(x)
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_padding_may_be_no_number(name: str) -> None:
+    made, x = layer(**LAYERS[name]), random(2, N, DIM, seed=1)
+    keep = torch.ones(N, dtype=torch.bool)
+    keep[[0, 3, 4]] = False
+    broken = x.masked_fill(~keep[:, None], torch.nan)
+    found, expected = (made(y, key_mask=keep.expand(2, -1))[:, keep] for y in (broken, x))
+    assert largest_difference(found, expected) < 1e-12
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_state_of_a_document_continues(name: str) -> None:
+    """The first document continues a state, and the state that is returned is of the last one."""
+    made, x, more = layer(**LAYERS[name]), random(2, N, DIM, seed=1), random(2, 3, DIM, seed=2)
+    _, state = made(more, return_state=True)
+    ids = torch.tensor([0] * 4 + [1] * 2 + [2] * 3).expand(2, -1)
+    packed, last = made(x, document_ids=ids, state=state, return_state=True)
+    alone = [made(torch.cat([more, x[:, :4]], 1))[:, 3:], made(x[:, 4:6]), made(x[:, 6:])]
+    assert largest_difference(packed, torch.cat(alone, 1)) < 1e-12
+    later = made(torch.cat([x[:, 6:], more], 1))[:, 3:]
+    assert largest_difference(made(more, state=last), later) < 1e-12
+
+
+def without_encoder() -> Any:
+    made = layer(encoder="rope", position_steps="learned")
+    made.encoder = None
+    return made(X.double())
+
+
+def other_heads() -> Any:
+    made = layer(position_bias="fox")
+    made.position_bias = ForgettingBias(DIM, 2).double()
+    return made(X.double())
+
+
 def wrong_steps() -> Any:
     return MultiHeadAttention(DIM, HEADS, "rope", causal=True, position_steps=nn.Linear(DIM, 2))(
         random(1, 2, DIM).float()
@@ -303,9 +344,10 @@ test_what_does_not_fit_is_named = refusals(
     (lambda: MultiHeadAttention(DIM, HEADS, "rope", position_steps="lerned"),
      "position_steps must be one of learned, got 'lerned'"),
     (lambda: ContextualBias(2, 4, cope_positions=1), "cope_positions must be at least 2, got 1"),
+    (without_encoder, "encoder must be a rotary encoder if position_steps is given, got NoneType"),
+    (other_heads, r"marks of a ForgettingBias must .* \(1, 3, 2, m\), .* got \(1, 2, 2, 1\)"),
+    (lambda: SelectiveRoPE(5, heads=2), r"head_dim must be even and positive .* got 5"),
     (wrong_steps, r"position_steps must return steps of shape \(1, 2, 1\) .* got \(1, 2, 2\)"),
-    (lambda: MultiHeadAttention(DIM, HEADS, "rope", position_steps="learned")(X, X[..., :1]),
-     "positions must be None for a layer with position_steps, got a Tensor"),
     (lambda: MultiHeadAttention(DIM, HEADS, "rope", position_steps="learned")(X, context=X),
      "context must be None for a layer with position_steps"),
     (lambda: SoftmaxAttention(position_bias=ForgettingBias(DIM, HEADS), causal=True)(

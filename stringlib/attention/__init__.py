@@ -15,6 +15,7 @@ from stringlib.attention.kernelised import LinearAttention
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.linear_state import LinearState
 from stringlib.attention.multihead import MultiHeadAttention
+from stringlib.attention.path import PositionSteps, SelectiveRoPE
 from stringlib.attention.published import LAYERS, make_layer
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.recurrent import RecurrentAttention
@@ -31,13 +32,22 @@ from stringlib.attention.state import (
     ssd,
 )
 from stringlib.attention.toeplitz import ToeplitzWeight
+from stringlib.attention.token_bias import (
+    TOKEN_BIASES,
+    ContextualBias,
+    ForgettingBias,
+    PathBias,
+    TokenBias,
+)
 from stringlib.attention.turn import random_turn
 from stringlib.attention.weights import PositionWeight
 
 __all__ = [
     "FEATURES",
     "LAYERS",
+    "TOKEN_BIASES",
     "WEIGHTS",
+    "ContextualBias",
     "CosineWeight",
     "DecayWeight",
     "DeltaWeight",
@@ -45,6 +55,7 @@ __all__ = [
     "FallingWeight",
     "FavorFeatures",
     "FeatureMap",
+    "ForgettingBias",
     "Gate",
     "HedgehogFeatures",
     "IdentityFeatures",
@@ -52,14 +63,18 @@ __all__ = [
     "LinearAttention",
     "LinearState",
     "MultiHeadAttention",
+    "PathBias",
+    "PositionSteps",
     "PositionWeight",
     "RampWeight",
     "ReLUFeatures",
     "RecurrentAttention",
     "Roll",
+    "SelectiveRoPE",
     "SoftmaxAttention",
     "TaylorFeatures",
     "ToeplitzWeight",
+    "TokenBias",
     "decay_mask",
     "decayed_sums",
     "delta_rule",

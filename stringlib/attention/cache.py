@@ -114,7 +114,7 @@ class KeyValueCache(NamedTuple):
 
         Raises:
             ValueError: If the further tokens differ from the cache in the batch dimensions, the
-                number of heads or the number of channels.
+                number of heads or the number of channels, or if only one of them has marks.
         """
         if not (_fits(self.keys, keys) and _fits(self.values, values)):
             raise ValueError(
@@ -124,11 +124,18 @@ class KeyValueCache(NamedTuple):
                 f"new values {tuple(values.shape)}. Pass the state that the same layer returned "
                 "for the earlier tokens of the same batch."
             )
+        if marks is not None or self.marks is not None:
+            if marks is None or self.marks is None or not _fits(self.marks, marks):
+                have, need = (x if x is None else tuple(x.shape) for x in (self.marks, marks))
+                raise ValueError(
+                    f"state must have marks as the new tokens have, got marks of shape {have} for "
+                    f"new marks of shape {need}. Pass the state that the same layer returned for "
+                    "the earlier tokens of the same batch."
+                )
+            marks = torch.cat([self.marks.to(marks.dtype), marks], -2)
         if mask is not None or self.mask is not None:
             masks = _or_all(self.mask, mask, self.keys), _or_all(mask, self.mask, keys)
             mask = torch.cat(masks, -1)
-        if marks is not None and self.marks is not None:
-            marks = torch.cat([self.marks.to(marks.dtype), marks], -2)
         before = self.length
         dtypes = keys.dtype, values.dtype
         converted = before > 0 and dtypes != (self.keys.dtype, self.values.dtype)

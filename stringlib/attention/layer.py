@@ -12,10 +12,9 @@ from stringlib.attention.cache import KeyValueCache
 from stringlib.attention.convolution import ConvolvedState
 from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.linear_state import LinearState
-from stringlib.attention.path import PathState, path_positions
+from stringlib.attention.path import PathState, path_positions, rotary_of
 from stringlib.attention.shift import ShiftedState
 from stringlib.documents import Documents
-from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.spec import checked
 
 State = LinearState | KeyValueCache | ShiftedState | ConvolvedState | PathState
@@ -72,7 +71,8 @@ class AttentionLayer(nn.Module):
         """Return the positions of tokens, that of the last token, and the rest of the state.
 
         Without ``position_steps``, positions and state are returned as they are given, and the
-        position of the last token is None.
+        position of the last token is None. With ``position_steps``, the given positions are not
+        used. A model still passes them to a block inside a wrapper that hides the layer.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
@@ -83,17 +83,12 @@ class AttentionLayer(nn.Module):
         """
         if self.position_steps is None:
             return positions, None, state
-        if positions is not None:
-            raise ValueError(
-                "positions must be None for a layer with position_steps, got a "
-                f"{type(positions).__name__}. The layer computes its positions from the tokens."
-            )
         before = None
         if state is not None:
             before, state = opened(state, PathState)
+        encoder = rotary_of(self.encoder)
         steps = self.position_steps(x)
-        assert isinstance(self.encoder, RotaryEncoder)
-        expected = (*x.shape[:-1], self.encoder.coord_dim)
+        expected = (*x.shape[:-1], encoder.coord_dim)
         if steps.shape != expected:
             raise ValueError(
                 f"position_steps must return steps of shape {tuple(expected)} for tokens of shape "

@@ -271,10 +271,10 @@ class MultiHeadAttention(AttentionLayer):
 
         Args:
             x: Tokens, ``(..., seq, dim)``, after the norm of a pre-norm model.
-            positions: Positions of the tokens; must be None with ``position_steps``. A rotary
-                encoder takes coordinates, ``(..., seq, coord_dim)``, whose leading dimensions
-                expand to those of ``x``, or phases of the encoder. A roll takes integers,
-                ``(..., seq, 1)``. Other layers do not use positions. Default: 0, 1, 2, …, or the
+            positions: Positions of the tokens. A rotary encoder takes coordinates,
+                ``(..., seq, coord_dim)``, whose leading dimensions expand to those of ``x``, or
+                phases of the encoder. A roll takes integers, ``(..., seq, 1)``. Other layers, and
+                layers with ``position_steps``, do not use positions. Default: 0, 1, 2, …, or the
                 positions of ``grid``. With ``state`` the default positions continue from the number
                 of tokens in the state.
             key_mask: False for padding, to which no token attends, ``(..., seq)``. Padding still

@@ -116,16 +116,22 @@ def make_steps(steps: nn.Module | str | None, dim: int, encoder: Any) -> nn.Modu
     """
     if steps is None:
         return None
+    rotary_of(encoder)
+    if isinstance(steps, str):
+        require_name("position_steps", steps, ("learned",))
+        return PositionSteps(dim, encoder.coord_dim)
+    return steps
+
+
+def rotary_of(encoder: Any) -> RotaryEncoder:
+    """Return the encoder of a layer with steps; raise ``ValueError`` unless it is rotary."""
     if not isinstance(encoder, RotaryEncoder):
         raise ValueError(
             "encoder must be a rotary encoder if position_steps is given, got "
             f"{type(encoder).__name__}. Pass for example encoder='rope', or leave out "
             "position_steps."
         )
-    if isinstance(steps, str):
-        require_name("position_steps", steps, ("learned",))
-        return PositionSteps(dim, encoder.coord_dim)
-    return steps
+    return encoder
 
 
 def path_positions(

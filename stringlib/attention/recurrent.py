@@ -135,9 +135,9 @@ class RecurrentAttention(AttentionLayer):
         Args:
             x: Tokens, ``(..., seq, dim)``, after the norm of a pre-norm model.
             positions: Positions of the tokens for the encoder, ``(..., seq, coord_dim)``, or its
-                phases; must be None with ``position_steps``. A layer without an encoder does not
-                use them. Default: 0, 1, 2, … With ``state`` the default positions continue from the
-                number of tokens in the state.
+                phases. A layer without an encoder, or with ``position_steps``, does not use them.
+                Default: 0, 1, 2, … With ``state`` the default positions continue from the number of
+                tokens in the state.
             key_mask: False for padding, which changes neither the state nor the convolution of
                 later tokens, ``(..., seq)``. Default: None, no padding.
             document_ids: For packed sequences, the document of each token, ``(..., seq)``:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -221,28 +221,20 @@ class SoftmaxAttention(AttentionCore):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(causal, grid)
-        if position_bias is not None and isinstance(encoder, RelativeBias):
-            raise ValueError(
-                "position_bias must be None if encoder is a relative bias, got a "
-                f"{type(position_bias).__name__}. Use one bias of the logits."
-            )
-        if isinstance(position_bias, TokenBias) and not causal:
-            raise ValueError(
-                "position_bias must be a relative bias or None unless causal=True, got a "
-                f"{type(position_bias).__name__}. It uses the tokens from a key to a later query."
-            )
         require("window", window, int | None)
         require("dropout", dropout, Share)
-        if getattr(position_bias, "reads_keys", False) and encoder is not None:
-            raise ValueError(
-                f"encoder must be None for a {type(position_bias).__name__}, got a "
-                f"{type(encoder).__name__}. The bias reads queries and keys, and after a rotation "
-                "it would depend on the positions themselves. Leave out encoder."
-            )
+        _require_fit(encoder, position_bias, causal)
         self.encoder, self.roll, self.window, self.dropout = encoder, None, window, dropout
         self.position_bias = position_bias
         self.rotate = "before" if isinstance(encoder, RotaryEncoder) else None
         self.kind = self._description()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute. A bias that does not fit the other parts is refused."""
+        if name in ("encoder", "position_bias") and "kind" in vars(self):
+            parts = {"encoder": self.encoder, "position_bias": self.position_bias, name: value}
+            _require_fit(**parts, causal=self.causal)
+        super().__setattr__(name, value)
 
     def _unfit(self) -> str | None:
         """Return what refuses a context besides a causal mask, or None."""
@@ -269,7 +261,7 @@ class SoftmaxAttention(AttentionCore):
                 key_mask = per_head(key_mask, q.shape[:-1], q.device).expand(q.shape[:-1])
             marks = None
             if isinstance(position_bias, TokenBias):
-                marks = _marks(position_bias, tokens, key_mask)
+                marks = _marks(position_bias, q, tokens, key_mask)
             if state is None:
                 cache = KeyValueCache(k, v, key_mask, marks=marks)
             else:
@@ -310,11 +302,39 @@ class SoftmaxAttention(AttentionCore):
         return state.last(length)
 
 
-def _marks(bias: TokenBias, tokens: Tensor | None, key_mask: Tensor | None) -> Tensor:
+def _require_fit(encoder: Any, position_bias: Any, causal: bool) -> None:
+    """Raise ``ValueError`` if a bias of the logits cannot be used with the other parts of a core.
+
+    Args:
+        encoder: The encoder, or None.
+        position_bias: The bias, or None.
+        causal: Whether the core is causal.
+    """
+    kind = type(position_bias).__name__
+    if position_bias is not None and isinstance(encoder, RelativeBias):
+        raise ValueError(
+            f"position_bias must be None if encoder is a relative bias, got a {kind}. Use one bias "
+            "of the logits."
+        )
+    if isinstance(position_bias, TokenBias) and not causal:
+        raise ValueError(
+            "position_bias must be a relative bias or None unless causal=True, got a "
+            f"{kind}. It uses the tokens from a key to a later query."
+        )
+    if getattr(position_bias, "reads_keys", False) and encoder is not None:
+        raise ValueError(
+            f"encoder must be None for a {kind}, got a {type(encoder).__name__}. The bias reads "
+            "queries and keys, and after a rotation it would depend on the positions themselves. "
+            "Leave out encoder."
+        )
+
+
+def _marks(bias: TokenBias, q: Tensor, tokens: Tensor | None, key_mask: Tensor | None) -> Tensor:
     """Return the marks of tokens for a bias, in at least float32, with 0 for padding.
 
     Args:
         bias: The bias.
+        q: Queries, ``(..., heads, n, d)``.
         tokens: The tokens of the layer, ``(..., n, dim)``.
         key_mask: False for padding, ``(..., heads, n)``, or None.
     """
@@ -324,7 +344,13 @@ def _marks(bias: TokenBias, tokens: Tensor | None, key_mask: Tensor | None) -> T
             "which the queries are computed."
         )
     marks = bias.marks(tokens)
-    marks = marks.to(at_least_float32(marks.dtype))
+    lead = q.shape[:-1]
+    if marks.ndim < 3 or not expands(marks.shape[:-1], lead):
+        raise ValueError(
+            f"marks of a {type(bias).__name__} must have shape ({', '.join(map(str, lead))}, m), "
+            f"one row for each head and token, got {tuple(marks.shape)}"
+        )
+    marks = marks.to(at_least_float32(marks.dtype)).expand(*lead, -1)
     return marks if key_mask is None else marks.masked_fill(~key_mask[..., None], 0)
 
 

@@ -191,7 +191,8 @@ class ContextualBias(TokenBias):
         gates = gates.tril(keys - n)
         positions = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.vectors) - 1)
         products = q @ self.vectors.to(q.dtype).mT * scale
-        below = positions.detach().floor().clamp(max=len(self.vectors) - 2).long()
+        # clamped as integers, because the position of a query that is NaN is NaN
+        below = positions.detach().long().clamp(0, len(self.vectors) - 2)
         low, high = (products.gather(-1, at) for at in (below, below + 1))
         return torch.lerp(low, high, positions - below)
 
