@@ -26,7 +26,9 @@ class TokenBias(nn.Module):
     all tokens. So layers with a token bias are continued token by token, and packed, like others.
 
     A bias must depend only on the query, the key, and the tokens from the key to the query. Marks
-    of padding are set to 0, so a mark of 0 must mean that the token changes nothing.
+    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. Both hold for
+    weights that compose, :eq:`eq-path-compose`. Such weights are products of one matrix per token,
+    :eq:`eq-path-product`.
 
     Args:
         heads: Number of query heads.
@@ -79,7 +81,8 @@ class ForgettingBias(TokenBias):
 
     The gate :math:`f_t = \sigma(w^\top x_t + b)` multiplies the weights of all keys before token t.
     So the bias is :math:`\sum_{t=j+1}^{i} \log f_t`, :eq:`eq-fox`. With the same gate at every
-    token it is ALiBi.
+    token it is ALiBi. One more channel of queries and keys would have the same effect,
+    :eq:`eq-fox-channel`, but in half precision this channel loses too many digits.
 
     Args:
         dim: Number of channels of a token.
@@ -119,7 +122,8 @@ class PathBias(TokenBias):
     :math:`0 < \beta_t < 2`. The logit of query i and key j is
     :math:`q_i^\top H_i \cdots H_{j+1} k_j / \sqrt d`, :eq:`eq-path`. This module returns the
     difference from :math:`q_i^\top k_j / \sqrt d`, computed with one triangular system for all
-    pairs. A step of decoding solves the system again, at a cost of keys² · d.
+    pairs, :eq:`eq-path-solve`. A step of decoding solves the system again, at a cost of keys² · d.
+    Without softmax and with keys as w, this is the delta rule, :eq:`eq-path-delta`.
 
     Args:
         dim: Number of channels of a token.
@@ -162,8 +166,8 @@ class ContextualBias(TokenBias):
 
     The gate of query i for token t is :math:`g_{it} = \sigma(q_i^\top k_t/\sqrt d)`. The position
     of key j is the sum of the gates from j to i, :math:`p_{ij} = \sum_{t=j}^{i} g_{it}`, at most
-    ``positions - 1``. The bias is :math:`q_i^\top e(p_{ij})/\sqrt d`, :eq:`eq-cope`, with learned
-    vectors at whole positions and linear interpolation between them.
+    ``cope_positions - 1``. The bias is :math:`q_i^\top e_{p_{ij}}/\sqrt d`, :eq:`eq-cope`. The
+    vectors e are learned at integer positions and interpolated linearly between them.
 
     Args:
         heads: Number of query heads, which share the vectors.

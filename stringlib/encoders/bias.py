@@ -22,7 +22,7 @@ from stringlib.spec import Positions, checked
 class ALiBi(RelativeBias):
     r"""Fixed biases :math:`-m_h |\Delta|` of the distance Δ, with a slope :math:`m_h` per head.
 
-    See equation :eq:`eq-bias-alibi`.
+    See equation :eq:`eq-bias-alibi`. No other bias of the distance composes, :eq:`eq-path-alibi`.
 
     The module has no learned parameters, and it adds nothing to the ``state_dict``.
 
