@@ -88,7 +88,7 @@ def stretched_sentence(stop: float, article: float, other: float, use: str) -> D
             ``"rotation"``: scores of one pair of channels, which rotates by ``RATE`` for each unit.
 
     Returns:
-        A figure with two panels: positions above, weights or scores below.
+        A figure with two panels. Positions are above, and weights or scores are below.
     """
     bias = use == USES[0]
     found = _stretched(stop, article, other, bias)
