@@ -124,7 +124,11 @@ ROWS += ("simplex-hadamard", "simplex-circulant", "learned")
 KERNELS = {name: f"favor-{name}" for name in ROWS}
 TEXT = Record(model=True, codes={"circulant": "favor-circulant"})
 RECORDS = {
-    "delta_rule": Record("identity", codes={"linear": "identity", "delta to 1": "delta-1"}),
+    "delta_rule": Record(
+        "identity",
+        words={"angles": "data-dependent angles", "parity": "parity"},
+        codes={"linear": "identity", "delta to 1": "delta-1"},
+    ),
     "delta_start": Record("delta"),
     "recall": Record(words={"test": "new sequences"}),
     "recall_redraw": Record("favor-circulant", codes={"learned": "favor-learned"}),

@@ -11,8 +11,16 @@ on 64.
 
 The model is an embedding, one head without positions and a linear readout. Queries and keys have
 norm 1. The state of 16 by 16 numbers only adds, forgets as SSD or GLA do, or follows the delta
-rule: with rates up to 1, with rates up to 2, or with rates up to 2 and SSD's decay. Embedding, head
-and readout start alike for a seed whatever the state.
+rule: with rates up to 1, with rates up to 2, with rates up to 2 and SSD's decay, or with rates up
+to 2 and KDA's decay of each feature. Embedding, head and readout start alike for a seed whatever
+the state.
+
+The state "angles" only adds, too, but queries and keys are rotated, as in Selective RoPE and
+Mamba-3: each token adds a learned angle to each of 8 pairs of channels. The angle is a linear
+function of the token, with the initial weights of ``nn.Linear``. All frequencies are 1, so that
+each pair can reach the angle π by which a bit can change the sign. RoPE's frequencies fall to
+1/3,000 here, and in a first try with these initial weights the state then failed to learn parity on
+one of two seeds.
 """
 
 from __future__ import annotations
@@ -23,9 +31,10 @@ from torch.nn.functional import cross_entropy, normalize
 
 from lab.train.learn import Training
 from lab.train.study import Study
-from stringlib import linear_attention
+from stringlib import STRING, linear_attention
 from stringlib.attention.delta import DeltaWeight
-from stringlib.attention.learned import GLADecay, LearnedDelta, SSDDecay
+from stringlib.attention.learned import GLADecay, LearnedDelta, LearnedKDA, SSDDecay
+from stringlib.attention.path import path_positions
 from stringlib.inputs import require_name
 
 VALUES, HEAD_DIM, PART = 16, 16, 16
@@ -42,6 +51,25 @@ class SmallDelta(LearnedDelta):
         return DeltaWeight(super().forward(x, key_mask).beta / 2)
 
 
+class Angles(nn.Module):
+    """Rotations of queries and keys by sums of angles that the tokens decide.
+
+    Args:
+        dim: Number of channels of a token.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.to_steps = nn.Linear(dim, HEAD_DIM // 2)
+        self.encoder = STRING(torch.eye(HEAD_DIM // 2)[None])  # each pair has its own position
+
+    def forward(self, x: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries and keys ``(..., 1, seq, HEAD_DIM)``, rotated as the tokens ``x`` say."""
+        positions, _ = path_positions(self.to_steps(x))
+        q, k = self.encoder(q, k, positions)
+        return q, k
+
+
 STATES = {
     "linear": lambda dim: None,
     "ssd": lambda dim: SSDDecay(dim, 1),
@@ -49,6 +77,8 @@ STATES = {
     "delta to 1": lambda dim: SmallDelta(dim, 1),
     "delta": lambda dim: LearnedDelta(dim, 1),
     "gated-delta": lambda dim: LearnedDelta(dim, 1, gated=True),
+    "kda": lambda dim: LearnedKDA(dim, 1, HEAD_DIM),
+    "angles": Angles,
 }
 
 
@@ -102,7 +132,11 @@ class Memory(nn.Module):
         x = torch.cat([part(tokens[..., i]) for i, part in enumerate(self.embed)], -1)
         q, k, v = self.to_qkv(x)[:, None].chunk(3, -1)  # one head
         q, k = normalize(q, dim=-1), normalize(k, dim=-1)
-        weight = None if self.weight is None else self.weight(x)
+        weight = None
+        if isinstance(self.weight, Angles):
+            q, k = self.weight(x, q, k)
+        elif self.weight is not None:
+            weight = self.weight(x)
         found = linear_attention(q, k, v, weight, causal=True, normalize=False)
         return self.readout(found[:, 0])
 

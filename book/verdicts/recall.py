@@ -32,8 +32,11 @@ ELSEWHERE = {
     for start in delta_start.STARTS
     if start != "1" and f"from {start}," in name
 }
-STATES = tuple(product(("rewritten", "crowded", "distinct"), delta_rule.STATES))
-OTHERS = tuple(f"{task}, {state}" for task, state in STATES if state != "delta")
+PLAINER = {"kda": "gated-delta", "angles": "linear"}
+"""State → that without decays of features, or without angles."""
+STATES = tuple(product(delta_rule.KEYS, delta_rule.STATES))
+OTHERS = tuple(f"{task}, {state}" for task, state in STATES if state not in ("delta", *PLAINER))
+RICHER = {f"{task}, {one}": f"{task}, {PLAINER[one]}" for task, one in STATES if one in PLAINER}
 FAMILIES = {
     "states, less the delta rule": Family(
         record="delta_rule",
@@ -44,6 +47,12 @@ FAMILIES = {
             behind=("rewritten, linear", "crowded, linear"),
             suggestive_behind=("rewritten, ssd", "crowded, ssd", "crowded, gla"),
         ),
+    ),
+    "decays of features, and angles": Family(
+        record="delta_rule",
+        runs=lambda: measures.bits("delta_rule", "short"),
+        against=RICHER,
+        claims=opened(RICHER, ahead=["rewritten, angles"]),
     ),
     "where rates begin": Family(
         record="delta_start",

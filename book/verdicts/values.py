@@ -30,6 +30,8 @@ MEASURES = {
     "right, rows drawn anew": Measure("recall_redraw", measures.drawn_anew),
     "right, at the best rate": Measure("recall_success, recall_many", measures.recalled),
     "right, in recall": Measure("recall", partial(measures.scores, "recall", "test")),
+    "right, by state": Measure("delta_rule", partial(measures.bits, "delta_rule", "short")),
+    "right, 64 bits": Measure("delta_rule", partial(measures.bits, "delta_rule", "long")),
     "right, after a gap": Measure("lookup", measures.looked_up),
     "right, overwritten keys": Measure(
         "page_recall", partial(measures.scores, "page_recall", "overwritten")
