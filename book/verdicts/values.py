@@ -32,7 +32,6 @@ MEASURES = {
     "right, in recall": Measure("recall", partial(measures.scores, "recall", "test")),
     "right, by state": Measure("delta_rule", partial(measures.bits, "delta_rule", "short")),
     "right, 64 bits": Measure("delta_rule", partial(measures.bits, "delta_rule", "long")),
-    "right, 256 tokens": Measure("sentences", partial(measures.bits, "sentences", "long")),
     "right, after a gap": Measure("lookup", measures.looked_up),
     "right, overwritten keys": Measure(
         "page_recall", partial(measures.scores, "page_recall", "overwritten")
