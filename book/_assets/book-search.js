@@ -202,6 +202,11 @@ passages.forEach(([page, , heading], id) => {
   if (pages[page][0] !== "book/terms") { return; }
   for (const name of named[id]) { meanings.set(name, `${meanings.get(name) || ""} ${heading}`); }
 });
+// a page is also called what its title says before a colon
+passages.forEach(([page], id) => {
+  if (id > 0 && passages[id - 1][0] === page) { return; }
+  named[id].push(key(pages[page][1].replace(/^\d+\. /, "").split(":")[0]));
+});
 
 const index = new MiniSearch({
   fields: ["title", "heading", "names", "text"],
