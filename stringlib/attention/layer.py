@@ -68,11 +68,11 @@ class AttentionLayer(nn.Module):
         state: Any,
         documents: Documents | None,
     ) -> tuple[Any, Tensor | None, Any]:
-        """Return the positions of tokens, that of the last token, and the rest of the state.
+        """Return the positions of the tokens, the last position, and the state of the core.
 
-        Without ``position_steps``, positions and state are returned as they are given, and the
-        position of the last token is None. With ``position_steps``, the given positions are not
-        used. A model still passes them to a block inside a wrapper that hides the layer.
+        Without ``position_steps``, the given positions and the given state are returned, and None
+        for the last position. With ``position_steps``, the given positions are not used. A model
+        passes positions nevertheless if a wrapper around a block hides the layer.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.

@@ -250,7 +250,7 @@ class KDADecay(TokenDecay):
 
 
 def _logits(decay: GLADecay | KDADecay, x: Tensor) -> Tensor:
-    """Return the two projections of tokens, split into heads, ``(..., heads, seq, features)``."""
+    """Return the output of the low-rank projection per head, ``(..., heads, seq, features)``."""
     return decay.up(decay.down(x)).unflatten(-1, (decay.heads, -1)).transpose(-3, -2)
 
 

@@ -44,10 +44,10 @@ class PathState(NamedTuple):
 
 
 class PositionSteps(nn.Module):
-    r"""Steps of a position that are affine functions of the token, :math:`f(x) = 1 + W x`.
+    r"""Steps of a position that are affine functions of the token, :math:`f(x) = W x + b`.
 
-    W is 0 at the start. Then the position of a token is its index, up to a constant, and an encoder
-    such as RoPE begins as it would be without the steps.
+    At the start W is 0 and b is 1. Then the position of a token is its index, up to a constant. So
+    training begins with the encoder, for example RoPE, as it is without steps.
 
     Args:
         dim: Number of channels of a token.

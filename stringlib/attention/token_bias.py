@@ -26,9 +26,9 @@ class TokenBias(nn.Module):
     all tokens. So layers with a token bias are continued token by token, and packed, like others.
 
     A bias must depend only on the query, the key, and the tokens from the key to the query. Marks
-    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. Both hold for
-    weights that compose, :eq:`eq-path-compose`. Such weights are products of one matrix per token,
-    :eq:`eq-path-product`.
+    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. Weights that
+    compose, :eq:`eq-path-compose`, depend only on these tokens, because they are products of one
+    matrix per token, :eq:`eq-path-product`.
 
     Args:
         heads: Number of query heads.
