@@ -15,6 +15,9 @@ from lab.theory.spread import mean
 from results import circulant_favor, extrapolation, language_rates, lookup
 from results.copy_rates import PERIODS
 
+LATER = ("extrapolation_layers", "extrapolation_dropped")
+"""Studies of longer texts with methods of 2025."""
+
 
 @cache
 def rates() -> Runs:
@@ -132,14 +135,15 @@ def gained() -> Runs:
 def recalled() -> Runs:
     """Return the accuracy of each map at its best rate: "norm, map, pairs"."""
     found = {}
-    for study, pairs in (("recall_success", "8 pairs"), ("recall_many", "32 pairs")):
+    studies = (("recall_success", "8 pairs"), ("recall_many", "32 pairs"))
+    for study, pairs in (*studies, ("recall_hedgehog", "32 pairs")):
         right, rates = measured(study, score("test")), dict[str, str]()
         for cell, row in right.items():
             name = cell[: cell.rindex(", rate")]
             if mean(row) > mean(right.get(rates.get(name, ""), [-1.0])):
                 rates[name] = cell
         found.update({f"{name}, {pairs}": right[cell] for name, cell in rates.items()})
-        if pairs == "32 pairs":
+        if study == "recall_many":
             far = measured(study, score("64 pairs"))
             found.update({f"{n}, 64 pairs": far[c] for n, c in rates.items() if c in far})
     return found
@@ -204,7 +208,7 @@ def outside() -> Runs:
 
 
 @cache
-def reading_on() -> Runs:
+def reading_on(*studies: str) -> Runs:
     """Return bits per byte of each method: after 64 bytes and 1,024, and from place 512 on.
 
     There also those of a window of 64 that slides along.
@@ -212,7 +216,7 @@ def reading_on() -> Runs:
     steps = list(zip(extrapolation.EDGES[:-1], extrapolation.EDGES[1:], strict=True))
     late = [(i, b - a) for i, (a, b) in enumerate(steps) if a >= 512]
     found: dict[str, list[float]] = {}
-    for cell in data("extrapolation")["cells"].values():
+    for cell in (cell for study in studies for cell in data(study)["cells"].values()):
         for run in cell["runs"]:
             if "window" not in run:  # needles
                 continue
@@ -269,6 +273,20 @@ def needles() -> Runs:
                 found.setdefault(f"{method} at 64", []).append(read["lengths"][0])
                 found.setdefault(f"{method}, far", []).append(read["distances"][-1])
     return found
+
+
+@cache
+def later_needles() -> Runs:
+    """Return the share of needles found at 1,024 tokens by forget gates, NoPE layers and DroPE."""
+    return {
+        cell.removeprefix("needle").lstrip(", "): [
+            run["read"][method]["lengths"][-1] for run in found["runs"]
+        ]
+        for study in LATER
+        for cell, found in data(study)["cells"].items()
+        if cell.startswith("needle")
+        for method in found["runs"][0]["read"]
+    }
 
 
 @cache

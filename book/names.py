@@ -40,6 +40,10 @@ KERNELS = {
     "delta-1": "Delta rule (rate up to 1)",
     "gated-delta": "Gated delta rule",
     "retnet-layer": "RetNet (published layer)",
+    "gla-layer": "GLA (published layer)",
+    "mamba2-layer": "Mamba-2 (published layer)",
+    "gated-deltanet-layer": "Gated DeltaNet (published layer)",
+    "kda-layer": "KDA (published layer)",
     "kda": "KDA (delta rule, decay per feature)",
 }
 """What compares a query with a key, or writes into a state."""
@@ -64,6 +68,9 @@ ENCODERS = {
     "pi": "RoPE, position interpolation",
     "ntk": "RoPE, NTK-aware scaling",
     "yarn": "RoPE, YaRN scaling",
+    "dropped": "RoPE, dropped late (DroPE)",
+    "local-none": "RoPE in a window, then a layer of NoPE",
+    "fox": "FoX (forget gates)",
 }
 """What tells positions."""
 WEIGHTS = {
@@ -104,6 +111,10 @@ MODELS = {
     "GLA": "gla",
     "RetNet": "retnet",
     "RetNet layer": "retnet-layer",
+    "GLA layer": "gla-layer",
+    "Mamba-2 layer": "mamba2-layer",
+    "Gated DeltaNet layer": "gated-deltanet-layer",
+    "KDA layer": "kda-layer",
     "delta rule": "delta",
     "gated delta rule": "gated-delta",
     "sum": "elu",
@@ -112,6 +123,8 @@ MODELS = {
     "T5": "t5",
     "Toeplitz": "toeplitz",
     "elementwise gate": "elementwise",
+    "FoX": "fox",
+    "local and none": "local-none",
     "no position": "none",
     "learned table": "learned",
     "stretched table": "interpolated",

@@ -152,7 +152,10 @@ def recall(norm: str = "free", kind: str = "test") -> dict[str, list[float]]:
         norm: Whether queries and keys have a ``"unit"`` length or are ``"free"``.
         kind: ``"test"``, or ``"redrawn"`` for other random rows.
     """
-    right, asked = (measured("recall_many", score(k)) for k in ("test", kind))
+    right, asked = (
+        measured("recall_many", score(k)) | measured("recall_hedgehog", score(k))
+        for k in ("test", kind)
+    )
     best: dict[str, str] = {}
     for cell in right:
         length, name, _ = cell.split(", ")

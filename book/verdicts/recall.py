@@ -37,6 +37,12 @@ PLAINER = {"kda": "gated-delta", "angles": "linear"}
 STATES = tuple(product(delta_rule.KEYS, delta_rule.STATES))
 OTHERS = tuple(f"{task}, {state}" for task, state in STATES if state not in ("delta", *PLAINER))
 RICHER = {f"{task}, {one}": f"{task}, {PLAINER[one]}" for task, one in STATES if one in PLAINER}
+HEDGEHOG = {
+    "ReLU": ("free, relu", "behind"),
+    "softmax": ("free, softmax", "behind"),
+    "random features": ("unit, favor-circulant", "ahead"),
+}
+"""What Hedgehog is compared with → its cell, and what the comparison tells."""
 FAMILIES = {
     "states, less the delta rule": Family(
         record="delta_rule",
@@ -68,6 +74,16 @@ FAMILIES = {
         | {"free, softmax, 32 pairs": "ahead", "unit, softmax, 32 pairs": "ahead"}
         | {"free, elu, 32 pairs": "open", "free, delta, 32 pairs": "open"},
     ),
+    **{
+        f"Hedgehog on 32 pairs, less {other}": Family(
+            record="recall_hedgehog, recall_many",
+            runs=measures.recalled,
+            against=f"{cell}, 32 pairs",
+            claims={"free, hedgehog, 32 pairs": claim},
+            looks=len(HEDGEHOG),
+        )
+        for other, (cell, claim) in HEDGEHOG.items()
+    },
     "rows of recall": Family(
         record="recall_success, recall_many",
         runs=measures.recalled,

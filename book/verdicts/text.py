@@ -44,6 +44,8 @@ READERS = (
     *("rope", "pi", "ntk", "yarn", "sinusoidal", "rope tuned", "pi tuned"),
     *("alibi", "kerple-log", "kerple-power", "t5", "gla", "none"),
 )
+LATER = ("fox", "local and none", "dropped")
+"""Methods of 2025, in chapter 22."""
 FAMILIES = {
     "claims of the note": PERPLEXITY(
         record="language, language_long",
@@ -280,15 +282,37 @@ FAMILIES = {
     ),
     "text read on": BITS(
         record="extrapolation",
-        runs=measures.reading_on,
+        runs=partial(measures.reading_on, "extrapolation"),
         against={f"{n} at 1,024": f"{n} at 64" for n in READERS},
         claims={f"{n} at 1,024": "behind" for n in READERS}
         | {f"{n} at 1,024": "open" for n in ("kerple-log", "kerple-power", "gla")}
         | {"pi tuned at 1,024": "suggestive, ahead", "alibi at 1,024": "suggestive, behind"},
     ),
+    "longer texts, methods of 2025": BITS(
+        record=", ".join(measures.LATER),
+        runs=partial(measures.reading_on, *measures.LATER),
+        against={f"{n} at 1,024": f"{n} at 64" for n in LATER},
+        claims=dict.fromkeys((f"{n} at 1,024" for n in LATER), "behind") | {"fox at 1,024": "open"},
+    ),
+    "against a window, methods of 2025": BITS(
+        record=", ".join(measures.LATER),
+        runs=partial(measures.reading_on, *measures.LATER),
+        against={f"{n}, whole": f"{n}, window" for n in LATER},
+        claims=dict.fromkeys((f"{n}, whole" for n in LATER), "behind") | {"fox, whole": "open"},
+    ),
+    "methods of 2025, less KERPLE": BITS(
+        record=f"{', '.join(measures.LATER)}, extrapolation",
+        runs=partial(measures.reading_on, *measures.LATER, "extrapolation"),
+        against={f"{n} at 1,024": "kerple-log at 1,024" for n in LATER},
+        claims={
+            "fox at 1,024": "ahead",
+            "local and none at 1,024": "open",
+            "dropped at 1,024": "behind",
+        },
+    ),
     "text, against a window": BITS(
         record="extrapolation",
-        runs=measures.reading_on,
+        runs=partial(measures.reading_on, "extrapolation"),
         against={f"{n}, whole": f"{n}, window" for n in READERS},
         claims={f"{n}, whole": "behind" for n in READERS}
         | {f"{n}, whole": "open" for n in ("kerple-log", "kerple-power", "gla")},

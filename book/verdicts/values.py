@@ -28,7 +28,9 @@ class Measure:
 BITS = partial(Measure, unit="bits per byte")
 MEASURES = {
     "right, rows drawn anew": Measure("recall_redraw", measures.drawn_anew),
-    "right, at the best rate": Measure("recall_success, recall_many", measures.recalled),
+    "right, at the best rate": Measure(
+        "recall_success, recall_many, recall_hedgehog", measures.recalled
+    ),
     "right, in recall": Measure("recall", partial(measures.scores, "recall", "test")),
     "right, by state": Measure("delta_rule", partial(measures.bits, "delta_rule", "short")),
     "right, 64 bits": Measure("delta_rule", partial(measures.bits, "delta_rule", "long")),
@@ -60,6 +62,7 @@ MEASURES = {
     "right, ListOps": Measure("listops", partial(measures.bits, "listops", "accuracy")),
     "right, an operator": Measure("listops", measures.operators),
     "needles found": Measure("extrapolation", measures.needles),
+    "needles found, methods of 2025": Measure(", ".join(measures.LATER), measures.later_needles),
     "error, squared": Measure("circulant_favor", measures.squared, "of independent rows'"),
     "error of the weights": Measure("circulant_favor", measures.short),
 }
