@@ -53,9 +53,9 @@ def run(seed: int, steps: int, task: str) -> dict[str, Any]:
             block.attention.encoder = None
     found: dict[str, Any] = {"losses": losses}
     if task == "needle":
-        return found | {"read": read_needle(always(model))}
+        return found | {"read": {"dropped": read_needle(always(model))}}
     found["window"] = by_place(sliding(model, *long_windows()))
-    return found | {"read": read_text(always(model))}
+    return found | {"read": {"dropped": read_text(always(model))}}
 
 
 STUDY = Study(__file__, __doc__, CELLS, run, steps=STEPS)

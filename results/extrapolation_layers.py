@@ -78,9 +78,9 @@ def run(
     history = fit(model, what, settings, keep=keep)
     found: dict[str, Any] = {"losses": [round(x, 4) for x in history.losses]}
     if task == "needle":
-        return found | {"read": read_needle(always(model))}
+        return found | {"read": {method: read_needle(always(model))}}
     found["window"] = by_place(sliding(model, *long_windows()))
-    return found | {"read": read_text(always(model))}
+    return found | {"read": {method: read_text(always(model))}}
 
 
 STUDY = Study(__file__, __doc__, CELLS, run, steps=STEPS)
