@@ -12,7 +12,7 @@ import torch
 from _ext import book_choice, book_methods
 from book import measures, methods, recorded
 from lab.theory.spread import difference, interval, mean
-from results import extrapolation, language, recall_many, vision
+from results import extrapolation, language, recall_hedgehog, recall_many, vision
 from stringlib import make_encoder
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, ENCODERS
@@ -151,7 +151,8 @@ def test_a_dash_stands_where_and_only_where_there_is_no_run(encoders, attentions
     tried = {n for n, row in encoders.items() if row.cells["images"] != methods.MISSING}
     assert tried == set(vision.ENCODERS)
     tried = {n for n, row in attentions.items() if row.cells["lookup"] != methods.MISSING}
-    assert tried == set(recall_many.MAPS["free"])
+    learned = {cell["attention"] for cell in recall_hedgehog.CELLS.values()}
+    assert tried == set(recall_many.MAPS["free"]) | learned
     asked = {told.get("weight") for told in language.CELLS.values()} - {None}
     found = {n for n in WEIGHTS if attentions[n].cells["text"] != methods.MISSING}
     assert found == asked
