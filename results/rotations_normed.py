@@ -60,8 +60,9 @@ class Undivided(LookBack):
         phi_q, phi_k = self.phi(q, is_query=True), self.phi(k, is_query=False)
         phi_q, phi_k = self.encoder(phi_q, phi_k, places)
         mixed = linear_attention(phi_q, phi_k, x, normalize=False)
-        mixed = rms_norm(mixed, mixed.shape[-1:]) if self.way == "normed" else mixed / LENGTH
-        return self.readout(mixed)[:, 0]
+        if self.way == "normed":
+            return self.readout(rms_norm(mixed, mixed.shape[-1:]))[:, 0]
+        return self.readout(mixed / LENGTH)[:, 0]
 
 
 def run(seed: int, steps: int, method: str) -> dict[str, Any]:
