@@ -318,7 +318,7 @@ def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
     assert told.evaluate("told => told === document.activeElement")
     assert page.evaluate(GUESSES) == {ROPE: {"0": radios.count() - 1}}
     for _ in range(2):
-        assert answer.locator("p").first.is_visible()
+        answer.locator("p").first.wait_for()  # until it is visible
         assert box.locator("input:disabled").count() == radios.count()
         assert radios.last.is_checked()
         page.reload()
