@@ -81,7 +81,13 @@ LONG = {
     "test_figures_formulas.py": "as test_figures.py",
     "test_figures_moved.py": "as test_figures.py",
     "test_figures_strings.py": "as test_figures.py",
-    "test_results.py": "runs every study for a few steps; records change only when one is run anew",
+    "test_results.py::test_what_stands_beside_the_runs_is_what_the_study_says":
+        "computes again what studies record; records change only when one is run anew",
+    "test_results.py::test_runs_have_the_recorded_shape_and_a_seed_repeats_one":
+        "runs every study for a few steps",
+    "test_results.py::test_what_is_computed_fast_is_computed_again": "runs studies",
+    "test_results.py::test_a_new_name_in_a_registry_changes_no_study": "loads every study twice",
+    "test_results.py::test_training_learns": "trains",
     "test_results_measures.py": "records; test_claims.py compares what pages say with them",
     "test_results_models.py": "as test_results_measures.py",
     "test_results_speed.py": "as test_results_measures.py",
