@@ -102,6 +102,8 @@ LONG = {
     "test_interop.py": "needs transformers and timm, which take long to import",
     "test_interop_models.py": "as test_interop.py",
     "test_bring_your_own.py": "trains by the commands of a page",
+    "test_proofs.py::test_the_proofs_of_a_chapter_hold_with_sympy_alone":
+        "a chapter that is run again runs its proofs; one chapter runs in the page's tests",
     "test_live.py": "works with each living figure; test_page_programs.py computes what they show",
     "test_ledger.py::test_the_project_has_no_orphan": "`make test` runs the command itself",
     "test_onnx.py": "exports each method; test_training_stack.py exports one model",

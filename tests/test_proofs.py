@@ -1,0 +1,260 @@
+"""Proofs that run in the page: the source that is kept, what is found, and Python for the page."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from book.proofs import FIRST_LINE, Proof, proofs_of
+from lab import page_proof
+from tools import engine
+from tools.ledger import is_proof
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+ALONE = """
+import importlib.abc, json, sys
+
+class Refused(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "numpy", "scipy", "stringlib", "book"):
+            raise ImportError(f"a browser has no {name}")
+
+sys.meta_path.insert(0, Refused())
+from lab import page_proof
+failed = {}
+for cell, before, source in json.load(sys.stdin):
+    found = json.loads(page_proof.run(before, source))
+    if not found["holds"]:
+        failed[cell] = found
+print(json.dumps(failed))
+"""
+
+
+def notebook(*sources: str) -> dict[str, Any]:
+    """Return a notebook of code cells."""
+    return {
+        "cells": [
+            {"id": f"cell-{n}", "cell_type": "code", "source": source.splitlines(keepends=True)}
+            for n, source in enumerate(sources)
+        ]
+    }
+
+
+def only(*sources: str) -> Proof:
+    """Return the one proof of a notebook."""
+    (proof,) = proofs_of(notebook(*sources))
+    return proof
+
+
+SETUP = "import sympy as sp\nimport torch\nfrom lab.symbolic import proves, vanishes"
+HEAD = "# proves by algebra: eq-a\n"
+
+
+def test_what_needs_pytorch_is_left_out_with_all_that_follows_from_it() -> None:
+    """A tensor, an assert on it, and a name that only the comparison with the formula reads."""
+    proof = only(
+        SETUP,
+        HEAD + "x = sp.Symbol('x')\n"
+        "table = torch.ones(3)\n"
+        "names = {'x': table}\n"
+        "assert table.sum() == 3\n"
+        "proves('eq-a', x + x, 2 * x, wrong=3 * x, where=names)  # twice",
+    )
+    assert proof.source.splitlines() == [
+        "# proves by algebra: eq-a",
+        "x = sp.Symbol('x')",
+        "proves('eq-a', x + x, 2 * x, wrong=3 * x)  # twice",
+    ]
+    assert proof.before.splitlines() == [
+        "import sympy as sp",
+        "from lab.symbolic import proves",
+    ]
+    assert (proof.calls, proof.left_out) == (1, 1)
+
+
+def test_a_mistake_exchanges_the_right_side_and_the_wrong_variant() -> None:
+    """One text for each call, also with letters of several bytes before it."""
+    proof = only(
+        SETUP,
+        HEAD + "α = sp.Symbol('α')\n"
+        "proves('eq-α', α + α, 2 * α, wrong=3 * α)\nproves('eq-b', α, α, wrong=-α)",
+    )
+    first, second = proof.mistakes
+    assert "proves('eq-α', α + α, 3 * α, wrong=2 * α)" in first
+    assert "proves('eq-b', α, -α, wrong=α)" in second
+
+
+def test_names_of_other_cells_come_with_what_they_need() -> None:
+    """Of two statements that bind a name, the last one before the proof."""
+    proof = only(
+        SETUP,
+        "x = torch.ones(1)\ny = torch.ones(1)",
+        "x = sp.Symbol('x')\ntwice = lambda z: z + z",
+        HEAD + "rows = []\nfor y in (x, -x):\n    rows.append(twice(y))\n"
+        "proves('eq-a', sum(rows), 0 * x, wrong=x)",
+    )
+    assert "x = sp.Symbol('x')\ntwice = lambda z: z + z" in proof.before
+    assert "torch" not in proof.before
+    assert "rows.append(twice(y))" in proof.source  # y is bound by the loop
+
+
+def test_a_function_may_read_a_name_that_is_bound_after_it() -> None:
+    """And its own names are not those of the cells before."""
+    proof = only(
+        SETUP,
+        "total = torch.ones(1)",
+        HEAD + "def summed():\n    total = 0\n    total += offset\n    return total\n\n\n"
+        "offset = sp.Symbol('c')\nproves('eq-a', summed(), offset, wrong=-offset)",
+    )
+    assert "torch" not in proof.before
+    assert json.loads(page_proof.run(proof.before, proof.source))["holds"]
+
+
+def test_a_proof_that_needs_pytorch_does_not_run_in_the_page() -> None:
+    """No button is better than one that fails."""
+    source = HEAD + "x = sp.Rational(torch.ones(1).item())\nproves('eq-a', x, x + 0, wrong=-x)"
+    assert proofs_of(notebook(SETUP, source)) == []
+
+
+def test_nearly_all_proofs_of_the_book_run_in_the_page() -> None:
+    """At least 95 of 100 calls of ``proves``, and some of each chapter."""
+    calls = total = 0
+    for path in NOTEBOOKS:
+        read = json.loads(path.read_text(encoding="utf-8"))
+        proofs = proofs_of(read)
+        assert proofs, path.name
+        calls += sum(proof.calls for proof in proofs)
+        cells = ["".join(c["source"]) for c in read["cells"] if c["cell_type"] == "code"]
+        total += sum(
+            is_proof(node)
+            for source in cells
+            if source.startswith(FIRST_LINE)
+            for node in ast.walk(ast.parse(source))
+        )
+    assert calls >= 0.95 * total, (calls, total)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem[:2])
+def test_the_proofs_of_a_chapter_hold_with_sympy_alone(path: Path) -> None:
+    """In a Python without PyTorch and NumPy, each by itself."""
+    proofs = proofs_of(json.loads(path.read_text(encoding="utf-8")))
+    rows = json.dumps([[proof.cell, proof.before, proof.source] for proof in proofs])
+    words = [sys.executable, "-c", ALONE]
+    done = subprocess.run(words, input=rows, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == {}
+
+
+BEFORE = "import sympy as sp\nfrom lab.symbolic import proves\nimport lab.symbolic as sym"
+
+
+def found(source: str) -> dict[str, Any]:
+    """Return what a run of a proof finds."""
+    result: dict[str, Any] = json.loads(page_proof.run(BEFORE, source))
+    return result
+
+
+def test_a_proof_that_holds_reports_each_equation() -> None:
+    """By both names under which a cell may call ``proves``; ``where`` is not read."""
+    source = "x = sp.Symbol('x')\nassert x == x\nproves('eq-a', x, x + 0, wrong=-x)\n"
+    source += "sym.proves('eq-b', x + x, 2 * x, wrong=x, where={'x': x})"
+    assert found(source) == {
+        "holds": True,
+        "equations": [{"label": "eq-a", "holds": True}, {"label": "eq-b", "holds": True}],
+        "checks": 1,
+    }
+
+
+def test_two_sides_that_differ_report_by_what() -> None:
+    """The line, and the difference as a formula and as text."""
+    result = found("x = sp.Symbol('x')\n\nproves('eq-a', x, 3 * x, wrong=-x)")
+    (equation,) = result["equations"]
+    assert (result["holds"], result["line"]) == (False, 3)
+    assert (equation["differs"], equation["text"], equation["entry"]) == (True, "-2*x", "")
+    assert equation["formula"].startswith("<math>")
+    assert "<mi>x</mi>" in equation["formula"]
+
+
+def test_of_two_matrices_the_first_entry_that_differs_is_reported() -> None:
+    """With its row and column, counted from 1."""
+    source = "x = sp.Symbol('x')\nA = sp.Matrix([[1, x], [x, 1]])\n"
+    source += "proves('eq-a', A, sp.eye(2) + 0 * A, wrong=2 * A)"
+    (equation,) = found(source)["equations"]
+    assert (equation["entry"], equation["text"]) == ("row 1, column 2", "x")
+
+
+def test_a_long_difference_is_cut() -> None:
+    """A formula that no screen holds helps nobody."""
+    (equation,) = found("x = sp.symbols('x:90')\nproves('eq-a', sum(x), 0, wrong=1)")["equations"]
+    assert "formula" not in equation
+    assert equation["text"].endswith(" …")
+    assert len(equation["text"]) <= page_proof.MOST + 2
+
+
+def test_a_variant_that_is_no_mistake_is_reported() -> None:
+    """Such a check would accept everything."""
+    result = found("x = sp.Symbol('x')\nproves('eq-a', x + x, 2 * x, wrong=x * 2)")
+    assert result["equations"] == [{"label": "eq-a", "holds": False, "differs": False}]
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "error"),
+    [
+        ("x = 1\nassert x == 2", 2, "AssertionError: this check is false"),
+        ("x = 1\ny = x +", 2, "SyntaxError: invalid syntax"),
+        ("def f():\n    return unknown\n\nf()", 2, "NameError: name 'unknown' is not defined"),
+        ("x = 1\nwhile True:\n    raise SystemExit(3)", 3, "SystemExit: 3"),
+    ],
+)
+def test_an_error_is_reported_with_its_line(source: str, line: int, error: str) -> None:
+    """The line of the cell in which it was raised, not one of a library."""
+    result = found(source)
+    assert (result["holds"], result["line"], result["error"]) == (False, line, error)
+
+
+def test_the_checker_is_as_before_after_a_proof() -> None:
+    """Also if the proof fails."""
+    from lab import symbolic
+
+    plain = symbolic.proves
+    found("raise ValueError")
+    assert symbolic.proves is plain
+
+
+def test_without_npm_no_script_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And the reason is given."""
+    monkeypatch.setattr(engine, "KEPT", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(engine.MissingEngineError, match=r"^npm and Node\.js are not installed$"):
+        engine.engine()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_package_of_the_same_name_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Only the file whose digest is written in the source is unpacked."""
+    npm = tmp_path / "npm"
+    npm.write_text(f'#!/bin/sh\necho other > "$5/pyodide-{engine.PYODIDE}.tgz"\n')
+    (tmp_path / "node").write_text("#!/bin/sh\n")
+    for file in (npm, tmp_path / "node"):
+        file.chmod(0o755)
+    monkeypatch.setattr(engine, "KEPT", tmp_path / "kept")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(engine.MissingEngineError, match="is not the file that is expected"):
+        engine.engine()
+
+
+def test_a_script_that_is_made_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing is asked of npm a second time."""
+    monkeypatch.setattr(engine, "KEPT", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    made = tmp_path / f"{engine.digest()}.js"
+    made.write_text("window.bookEngine = {};\n")
+    assert engine.engine() == made
