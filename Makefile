@@ -42,7 +42,7 @@ BENCH := .venv-bench
 # A change to what dresses every page builds the book from clean, any other only the pages it touches.
 FRAME := _config.yml _toc.yml $(shell find _ext book/_assets -type f -not -name '*.pyc')
 PAGES := $(shell find book notebooks stringlib lab tools results benchmarks $(wildcard tests) -type f \
-           \( -name '*.md' -o -name '*.ipynb' -o -name '*.bib' -o -name '*.py' -o -name '*.json' \) \
+           \( -name '*.md' -o -name '*.ipynb' -o -name '*.bib' -o -name '*.py' -o -name '*.mjs' -o -name '*.json' \) \
            -not -path '*/.ipynb_checkpoints/*')
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
