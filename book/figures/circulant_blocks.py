@@ -236,9 +236,9 @@ def held_back(noise: float, decay: float, penalty: float) -> Drawn:
     )
     return Drawn(
         panels(panel, height=360, margin={"l": 54, "r": 14, "t": 52, "b": 84}),
-        "Two curves show the size of a coefficient driven by noise alone, against the standard "
-        f"deviation σ of the noise, at learning rate 0.01. With weight decay {decay:g} the "
-        f"curve is a horizontal line. With penalty {penalty:g} the curve rises like a square "
+        "Two curves show the size of a coefficient whose gradient is only noise, against the "
+        f"standard deviation σ of the noise, at learning rate 0.01. With weight decay {decay:g} "
+        f"the curve is a horizontal line. With penalty {penalty:g} the curve rises like a square "
         f"root. At σ = {noise:g} the size is {decayed:.2f} with weight decay and {penalised:.2f} "
         f"with the penalty. These sizes are reached after about {steps[0]:,.0f} steps with weight "
         f"decay and about {steps[1]:,.0f} steps with the penalty.",
@@ -357,7 +357,7 @@ def seeds_by_block(
         go.Figure(traces, axes),
         f"Dots show the accuracy of {count} seeds for each block size and for ω learned directly, "
         f"with means and 95% intervals. The highest mean is {best_mean:.2f} ({best}), and the "
-        f"lowest is {worst_mean:.2f} ({worst}). Lines join the two accuracies of each seed. From "
-        f"{_size(one)} to {_size(other)} the mean changes by {gain:+.2f}, and {better} of "
-        f"{count} seeds have a higher accuracy (p = {p:.3f}).",
+        f"lowest is {worst_mean:.2f} ({worst}). Lines join the accuracies of each seed for "
+        f"{_size(one)} and {_size(other)}. From {_size(one)} to {_size(other)} the mean changes "
+        f"by {gain:+.2f}, and {better} of {count} seeds have a higher accuracy (p = {p:.3f}).",
     )

@@ -295,9 +295,9 @@ def two_rows(direction: float) -> Drawn:
         "arrows, one pair for equal signs and one pair for opposite signs. Each pair consists of "
         "the vector u and the vector u with its channels swapped. The lower panel shows the error "
         "relative to independent rows, against ζ from 0 to 8. At ζ = 1 the relative error is "
-        f"{equal:.2f} with equal signs and {opposite:.2f} with opposite signs. The curve of the "
-        f"mean over the two choices of signs is at {mean:.2f} there. The curve of the mean is "
-        "never below 1, and never above a dotted bound that rises towards 1.5.",
+        f"{equal:.2f} with equal signs and {opposite:.2f} with opposite signs. On average "
+        f"over the two choices of signs, the relative error at ζ = 1 is {mean:.2f}. The curve of "
+        "this average is never below 1, and never above a dotted bound that rises towards 1.5.",
     )
 
 
@@ -370,7 +370,7 @@ def nearest_orthogonal(weight: float) -> Drawn:
     return Drawn(
         fig,
         "The upper panel shows the complex plane with eight eigenvalues on a circle of radius "
-        f"{weight:g} about 1. A line joins each eigenvalue to the nearest point of the unit "
+        f"{weight:g} around 1. A line joins each eigenvalue to the nearest point of the unit "
         f"circle, and the squared lengths of these eight lines add up to {distance:.2f}. The lower "
         f"panel shows two columns of 8 numbers. Dots mark the first two numbers, 1 and {weight:g}, "
         "of the column r, whose other numbers are 0. Bars show the column q of the nearest "
@@ -479,10 +479,10 @@ def two_strong_channels(share: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         "Three curves show the error relative to independent rows against the squared length ζ, "
-        "from 0 to 6, in the limit of many channels. Two channels d/2 apart have "
+        "from 0 to 6, in the limit of many channels. Two equal channels d/2 apart have "
         f"{share:.0%} of ζ. At ζ = 4 the relative error of the signed circulant is {signed:.2f}, "
         f"and that of the unit circulant is {unit:.2f}. The curve of the simplex circulant is the "
-        f"lowest of the three: it is near 0 at the left edge, {short:.2f} at ζ = 1 and "
+        f"lowest of the three. It is near 0 at the left edge, {short:.2f} at ζ = 1 and "
         f"{simplex:.2f} at ζ = 4. A dashed line at 1 stands for independent rows.",
     )
 
@@ -599,7 +599,7 @@ def free_projection(features: int) -> Drawn:
     )
     axes = layout(
         height=320,
-        title_text=f"layer {whole:.2f} times, attention {core:.2f} times as fast",
+        title_text=f"layer {whole:.2f} times as fast, attention {core:.2f} times as fast",
         xaxis=axis("thousand multiplications per token", 0, 1350),
         margin={"l": 128},
         showlegend=False,

@@ -66,8 +66,8 @@ def copied_pieces(layer: str, step: str) -> Drawn:
     least, most = (end(ends, key=ends.__getitem__) for end in (min, max))
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits per byte of the second copy against the length of the piece, after {step} training "
-        f"steps. There is one curve for each of {len(ends)} kinds of layers with {layer}. At 128 "
-        f"bytes the lowest curve is that of {least}, at {ends[least]:.2f}. The highest curve there "
-        f"is that of {most}, at {ends[most]:.2f}.",
+        "The bits per byte of the second copy are plotted against the length of the piece, after "
+        f"{step} training steps. There is one curve for each of {len(ends)} kinds of layers with "
+        f"{layer}. At 128 bytes the lowest curve is that of {least}, at {ends[least]:.2f}, and the "
+        f"highest curve is that of {most}, at {ends[most]:.2f}.",
     )

@@ -93,10 +93,10 @@ def nearest_share(nearest: int) -> Drawn:
         "The upper panel shows four weights against the distance, from 0 to 1,000 tokens. The "
         "first weight is constant. The cosine is flat at distance 0 and falls to 0 at 1,000 "
         "tokens. The positive form is flat at distance 0 too, and lies below the cosine. The "
-        "fixed decay falls fastest and is close to 0 beyond 250 tokens. The lower panel shows, "
-        f"with one bar for each weight, what share of the total weight the nearest {nearest:.0f} "
-        f"tokens get. This share is {even:.1%} without a weight, {wave:.1%} with the cosine, "
-        f"{positive:.1%} with the positive form, and {decay:.1%} with the decay.",
+        "fixed decay falls fastest and is close to 0 beyond 250 tokens. The lower panel has "
+        "one bar for each weight, which shows the share of the total weight that the nearest "
+        f"{nearest:.0f} tokens get. This share is {even:.1%} without a weight, {wave:.1%} with "
+        f"the cosine, {positive:.1%} with the positive form, and {decay:.1%} with the decay.",
     )
 
 
@@ -147,7 +147,7 @@ def beyond_horizon(horizon: float) -> Drawn:
         go.Figure([drawn], axes),
         f"A curve shows the outputs of {TOKENS} tokens against the position, under a cosine weight "
         f"with the horizon {horizon:.0f}. The values are the numbers from 0 to 63, and a grey band "
-        f"marks their range. The number of outputs outside of the band is {outside:.0f} of "
+        f"marks their range. The number of outputs outside the band is {outside:.0f} of "
         f"{TOKENS}. The first output is {first:.0f}, and the last output is {last:.0f}.",
     )
 
@@ -289,7 +289,10 @@ def weighed_values(weight: str, token: int) -> Drawn:
     colour = COLOURS[WEIGHED[chosen][1]]
     held = pick(found["held"], *"ABCD")
     status = pick(
-        found["status"], "is not the highest bar", "is the highest bar", "ties for the highest bar"
+        found["status"],
+        "does not have the highest bar",
+        "has the highest bar",
+        "ties for the highest bar",
     )
     height = pick(
         found["status"],
@@ -340,7 +343,7 @@ def weighed_values(weight: str, token: int) -> Drawn:
         f"{SPOKEN[chosen]}. The last value of the key is {held}, and the bar of {held} {height}. "
         "The lower panel shows the accuracy of eight seeds with each of seven weights. In each row "
         "eight dots are the seeds, and a line marks the accuracy that the weight allows. Accuracy "
-        "is lowest without a weight and highest with the decay. In the shaded row, that of the "
-        f"chosen weight, the dots lie between {min(seeds):.3f} and {max(seeds):.3f}, and the line "
-        f"is at {allows:.3f}.",
+        "is lowest without a weight and highest with the decay. In the shaded row, which "
+        f"belongs to the chosen weight, the dots lie between {min(seeds):.3f} and "
+        f"{max(seeds):.3f}, and the line is at {allows:.3f}.",
     )

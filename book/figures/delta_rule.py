@@ -150,8 +150,8 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     adds, replaces = found["answers"]
     last = dict(WRITES)
     ends = " ".join(
-        f"After the last write the sum answers {adds[i][-1]:.2f} to {name}, and the delta rule "
-        f"answers {replaces[i][-1]:.2f} to {name}. The latest value of {name} is {last[name]:g}."
+        f"After the last write, the answer of the sum to {name} is {adds[i][-1]:.2f}, and that of "
+        f"the delta rule is {replaces[i][-1]:.2f}. The latest value of {name} is {last[name]:g}."
         for i, name in enumerate(KEYS)
     )
     return Drawn(
@@ -160,7 +160,7 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
         f"through the writes {', '.join(writes)} and {final}. The keys A and B are {angle:g} "
         f"degrees apart. The rate of the delta rule is {beta:g}, and the decay of both states is "
         f"{decay:g}. Three thin lines in the plane belong to the three writes. Each line contains "
-        "all states that answer the key of the write with the written value. Two lower panels "
+        "all states whose answer to the key of the write is the written value. Two lower panels "
         f"show the answers of both states to A and to B after each write. {ends}",
     )
 
@@ -270,7 +270,7 @@ def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
         maps,
         Panel(
             writes,
-            "what each token (key A or B) writes",
+            "write of each token (key A or B)",
             x={**ticks, "tickangle": 0, "range": [-0.6, len(CHUNK) - 0.4], "zeroline": False},
             y=axis(None, -4.6, 7.6, dtick=2),
         ),

@@ -178,7 +178,7 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
         f"Two panels show estimates with {DISPLAY[kind]} for a vector z of length {length:g}. The "
         "upper panel shows the relative error against the number of features, from 16 to 256, on "
         "logarithmic axes. Dots mark the measured errors, and a dashed line shows the formula for "
-        f"independent rows; both fall to the right. {formula} With {size} features the measured "
+        f"independent rows. Both fall to the right. {formula} With {size} features the measured "
         f"error is {measured[size]:.2g}. The lower panel is a histogram of 1,000 estimates, each "
         "divided by the true value, so that a vertical line at 1 marks the true value. The median "
         f"of the estimates, marked by a dotted line, is {median:.2f}.",
@@ -234,7 +234,7 @@ def cosine_errors(length: float, features: int) -> Drawn:
         go.Figure(lines, axes),
         "Three curves show the relative error, on a logarithmic axis, against the cosine between "
         f"two vectors x and y of length {length:g}, with {features:,.0f} features. The error of "
-        "random Fourier features, which are the trigonometric ones, falls from "
+        "random Fourier features (the trigonometric features) falls from "
         f"{found['trigonometric'][0]:.3g} at cosine -1 to 0 at cosine 1. The curve of hyperbolic "
         "features is the mirror image of that curve and rises from 0. The error of positive "
         f"features also rises from 0, and is highest at cosine 1, with {most:.3g}. At cosine 0 the "
@@ -361,13 +361,13 @@ def features_needed(temperature: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Three curves show the number of features needed to beat uniform attention, against the "
-        f"squared norm t, from 0.1 to 8, on logarithmic axes. A dotted line at {DIM}, the number "
-        f"of channels, lies below all three curves. At t = {temperature:g} FAVOR+ with independent "
-        f"rows needs {favor:,.0f} features, FAVOR++ (least variance) needs {optimal:,.0f}, and "
-        f"FAVOR+ (hyperbolic) needs {both:,.0f}. The curve of FAVOR+ with independent rows is "
-        "lowest near t = 0.64. From t = 2 on all curves rise steeply, and the curve of FAVOR++ "
-        "rises the least.",
+        "Three curves show the number of features needed for a lower error than that of uniform "
+        "attention, against the squared norm t, from 0.1 to 8, on logarithmic axes. A dotted "
+        f"line at {DIM}, the number of channels, lies below all three curves. At t = "
+        f"{temperature:g} FAVOR+ with independent rows needs {favor:,.0f} features, FAVOR++ "
+        f"(least variance) needs {optimal:,.0f}, and FAVOR+ (hyperbolic) needs {both:,.0f}. The "
+        "curve of FAVOR+ with independent rows is lowest near t = 0.64. From t = 2 on all curves "
+        "rise steeply, and the curve of FAVOR++ rises the least.",
     )
 
 

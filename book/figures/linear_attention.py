@@ -187,7 +187,7 @@ def three_forms(token: int, chunk: int) -> Drawn:
         f"because no query attends to a later key. {frames_said} The panel at the top right shows "
         "four sums of the token as stacked bars: one bar for each of three value channels, and one "
         f"for the denominator. To the denominator the state contributes {by_state:.2f} and the "
-        f"chunk {own:.2f}. A mark at the height of this bar shows the sum over the whole row, "
+        f"chunk {own:.2f}. A mark at the top of this bar shows the sum over the whole row, "
         f"{row:.2f}. The two panels below show the state before token {first} and the state after "
         f"token {token} as tables, with "
         "one row for each of four features.",
@@ -437,11 +437,11 @@ def recalled_pairs(
         fig,
         "Two panels show six methods against the number of stored pairs, from 1 to 1,024. ReLU and "
         f"FAVOR+ have {features} features. The upper panel shows the error of a recalled value. In "
-        "it the curves of ReLU and ELU+1 follow the dashed lines of the mean-field approximation, "
-        "and the curve of least squares follows the dotted lower bound for 64 features, which is "
-        "far below the dashed lines. In order of increasing error with 64 pairs, the methods are "
-        f"{', '.join(order[:-1])} and {order[-1]}. The lower panel shows the share of the values "
-        "that are decoded. With 64 pairs ReLU has an error of "
+        "this panel the curves of ReLU and ELU+1 follow the dashed lines of the mean-field "
+        "approximation, and the curve of least squares follows the dotted lower bound for 64 "
+        "features, which is far below the dashed lines. In order of increasing error with 64 "
+        f"pairs, the methods are {', '.join(order[:-1])} and {order[-1]}. The lower panel shows "
+        "the share of the values that are decoded. With 64 pairs ReLU has an error of "
         f"{error:.2f} and decodes {decoded:.0%} of the values.",
     )
 

@@ -79,12 +79,12 @@ def lookup_frontier(distance: int) -> Drawn:
     told = {n: mean(right[f"{n}, {distance}"]) for n in ("window", "ELU, eight heads")}
     return Drawn(
         go.Figure(traces, axes),
-        f"Share of values retrieved against the bytes that a layer keeps, on a logarithmic axis, "
-        f"{distance:,} tokens after the pairs. Softmax retrieves all values and keeps {softmax:,} "
-        f"bytes. Linear attention (ELU+1) with four heads retrieves {mean(small):.2f} of the "
-        f"values and keeps {kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes. With "
-        f"eight heads it retrieves {told['ELU, eight heads']:.2f} of the values and keeps about "
-        "half as many bytes. "
-        f"Softmax over the last 64 tokens retrieves {told['window']:.2f} of the "
+        f"The figure shows the share of values retrieved {distance:,} tokens after the pairs, "
+        "against the bytes that a layer keeps, on a logarithmic axis. Softmax retrieves all "
+        f"values and keeps {softmax:,} bytes. Linear attention (ELU+1) with four heads retrieves "
+        f"{mean(small):.2f} of the values and keeps "
+        f"{kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes. With eight heads it "
+        f"retrieves {told['ELU, eight heads']:.2f} of the values and keeps about half as many "
+        f"bytes. Softmax over the last 64 tokens retrieves {told['window']:.2f} of the "
         f"values{', about as many as a guess would' if told['window'] < 0.1 else ''}.",
     )
