@@ -18,7 +18,14 @@ HEADS = (
 )  # fmt: skip
 
 
-ROTATIONS = ("model", "base, scaling", "turning", "axes", "pairs are", "slowest turn")
+ROTATIONS = (
+    "model",
+    "base, scaling",
+    "rotating channels",
+    "coordinates",
+    "layout of pairs",
+    "longest period",
+)
 
 
 def measured() -> dict[str, dict[str, Any]]:

@@ -210,7 +210,7 @@ def match_threshold(pairs: int, score: float) -> Drawn:
     axes = layout(
         height=360,
         margin={"l": 54, "r": 14, "t": 44, "b": 92},
-        title_text=f"right value wins from {found['needed']:.2f}: {score:.2f} is {said}",
+        title_text=f"right value wins if s > {found['needed']:.2f}; s = {score:.2f} is {said}",
         xaxis=axis("score s of the match", 0, 6, dtick=1),
         yaxis=axis("share of the softmax weight", 0, 1.02, dtick=0.25),
     )
@@ -267,7 +267,7 @@ def match_estimates(pairs: int, features: int) -> Drawn:
     ticks = [10, 1000, 100_000, 10_000_000]
     axes = layout(
         height=340,
-        title_text=f"relative error {here:,.1f}; it is 1 at m = {needed:,.0f}",
+        title_text=f"relative error {here:,.1f} here, and 1 at m = {needed:,.0f}",
         xaxis=axis("random features m", 0.9, 7.3, type="log", tickvals=ticks,
                    ticktext=[f"{n:,}" for n in ticks]),
         yaxis=axis("relative error of the match", -3, 3.5, type="log", dtick=1,

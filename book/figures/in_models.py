@@ -95,7 +95,7 @@ def model_clocks(model: str, position: int) -> Drawn:
             COLOURS["rope"],
             size=8,
             symbol=symbol + ending,
-            hover="pair %{x}: %{y:,.3g} positions per turn",
+            hover="pair %{x}: %{y:,.3g} positions per full turn",
         )
         for kind, ending in (("turned", ""), ("waiting", "-open"))
         for symbol, some in zip(SYMBOLS, found[kind], strict=True)
@@ -104,7 +104,11 @@ def model_clocks(model: str, position: int) -> Drawn:
     traces += [
         _level(ends, position, f"the position, {position:,.0f}", "top left"),
         _level(
-            ends, found["limit"], "below: bfloat16 error can exceed 0.1", "bottom left", dash="dot"
+            ends,
+            found["limit"],
+            "below: bfloat16 error can exceed 0.1 radians",
+            "bottom left",
+            dash="dot",
         ),
     ]
     frame = layout(
@@ -187,14 +191,14 @@ def bfloat_angles(position: int) -> Drawn:
     ]
     for (name, colour), off in zip(ROUNDED.items(), found["off"], strict=True):
         traces.append(line(None, off, colour, name, width=1.5, hover="pair %{x}: %{y:.2g} radians"))
-    said = ", ".join(f"{n} {c}" for n, c in zip(ROUNDED, counts, strict=True))
+    said = ", ".join(f"{n}: {c}" for n, c in zip(ROUNDED, counts, strict=True))
     told = " ".join(
         f"If the {name} is rounded, the number of pairs with an error over 0.1 radians is {count}."
         for name, count in zip(ROUNDED, counts, strict=True)
     )
     angles = Panel(
         traces,
-        f"pairs with an error over 0.1 radians, if rounded:<br>{said}",
+        f"pairs with an error over 0.1 radians if we round the<br>{said}",
         x=axis("pair, from high to low frequency", -1, 64),
         y=axis("error (radians)", -5, 2, type="log", dtick=1, exponentformat="power"),
     )
@@ -202,8 +206,8 @@ def bfloat_angles(position: int) -> Drawn:
         panels(angles, height=400, margin={"l": 60, "r": 12, "t": 48, "b": 92}),
         f"Errors of the angles of Llama 3 in bfloat16 at position {position:,.0f}, in radians on a "
         "logarithmic axis, against the 64 pairs from high to low frequency. The line of the bound "
-        "falls with the frequency. Three curves are for a rounded position, a rounded frequency "
-        f"and a rounded product, and none of these curves rises above the bound. {told}",
+        "falls with the frequency. Three curves show the errors for a rounded position, a rounded "
+        f"frequency and a rounded product, and none of these curves rises above the bound. {told}",
     )
 
 
@@ -314,7 +318,7 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
     fig = panels(
         Panel(
             traces,
-            f"lengths × {short:.2f} to {long:.2f}, determinant {found['det']:.2f}",
+            f"radii of the image: {short:.2f} to {long:.2f}, determinant {found['det']:.2f}",
             x=axis("channel 1", **size),
             y=axis("channel 2", **size),
             shapes=[circle()],

@@ -100,7 +100,7 @@ def nearest_tokens(length: int, half_life: int) -> Drawn:
         xaxis=axis(
             "number k of nearest tokens", 0, 3.02, type="log", tickvals=[1, 4, 16, 64, 256, 1024]
         ),
-        yaxis=axis("their share of the weight", 0, 1.03, tickformat=".0%"),
+        yaxis=axis("share of the weight on the k nearest", 0, 1.03, tickformat=".0%"),
     )
     fig = go.Figure(curves, axes)
     fig.add_vline(NEAR, line={"color": COLOURS["uniform"], "dash": "dot", "width": 1})
@@ -150,7 +150,7 @@ def unit_strictness(unit: float) -> Drawn:
     axes = layout(
         height=360,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"5% of perplexity: {five:.3f} bits per byte",
+        title_text=f"a difference of 5% is {five:.3f} bits per byte",
         xaxis=axis("difference in bits per byte", 0, 0.15, dtick=0.05),
         yaxis=axis("difference in perplexity, %", 0, 30, dtick=10),
     )

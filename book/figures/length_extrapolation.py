@@ -160,7 +160,7 @@ def beyond_training(method: str, scale: float) -> Drawn:
     fig = panels(
         Panel(
             [
-                line(shown, preference, grey, "preference", width=2, dash="dot"),
+                line(shown, preference, grey, "preference for nearby keys", width=2, dash="dot"),
                 line(
                     shown,
                     found["scores"],
@@ -175,10 +175,10 @@ def beyond_training(method: str, scale: float) -> Drawn:
         ),
         Panel(
             [
-                share(rounded(seen, 4), "seen in training", grey, opacity=0.45),
+                share(rounded(seen, 4), "occurred in training", grey, opacity=0.45),
                 share(found["new"], "new at test", colour),
             ],
-            x=axis("pair, fast to slow", dtick=1, showgrid=False),
+            x=axis("pair, from high to low frequency", dtick=1, showgrid=False),
             y=axis("share of the circle", 0, 1.05, tickformat=".0%"),
         ),
         heights=(0.54, 0.26),
@@ -198,8 +198,8 @@ def beyond_training(method: str, scale: float) -> Drawn:
         f"distance {NEAR[0]} and {last:.1f} at distance {TRAINED - 1}. At the larger distances of "
         f"this text the score is between {low:.1f} and {high:.1f}, whereas the dotted preference "
         f"continues to fall. The lower panel has one bar per pair, for the shares of the circle "
-        f"that are seen in training and new at test. In this state {found['meet']:.0f} of {PAIRS} "
-        f"pairs meet new angles.",
+        f"that occurred in training and that are new at test. In this state {found['meet']:.0f} of "
+        f"{PAIRS} pairs meet new angles.",
     )
 
 
@@ -329,8 +329,8 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
         go.Figure(traces, axes),
         f"Two curves of the effective window of a head in tokens, against the number of tokens of "
         f"the text, on logarithmic axes. Lengths up to the training length, {TRAINED}, are "
-        f"shaded. In a text of {tokens:,.0f} tokens, KERPLE's logarithm with r₁ = {r1:g} has a "
-        f"window of {found['here'][0]:.1f} tokens. ALiBi with slope 1/{inverse:g} has a "
+        f"shaded. In a text of {tokens:,.0f} tokens, KERPLE's logarithmic form with r₁ = {r1:g} "
+        f"has a window of {found['here'][0]:.1f} tokens. ALiBi with slope 1/{inverse:g} has a "
         f"window of {found['here'][1]:.1f} tokens. {wide} at this length. KERPLE gives "
         f"{found['beyond'][0]:.0%} of the weight to tokens beyond the nearest {TRAINED}, and "
         f"ALiBi gives {found['beyond'][1]:.0%}.",

@@ -111,19 +111,19 @@ def stretched_sentence(stop: float, article: float, other: float, use: str) -> D
     hover = "%{y:.3f}"
     said = [
         bars(PLACES, own, colours, hover=hover),
-        bars(PLACES, plain, grey, "by index", hover=hover),
+        bars(PLACES, plain, grey, "with indices", hover=hover),
     ]
     here, there = found["told"]
     last = positions[-1]
     head = (
-        f"weight of the last four: {here:.2f}, by index: {there:.2f}"
+        f"last four tokens: weight {here:.2f}, with indices {there:.2f}"
         if bias
-        else f"score with “sat”: {here:.2f}, by index: {there:.2f}"
+        else f"score with “sat”: {here:.2f}, with indices {there:.2f}"
     )
     fig = panels(
         Panel(
             sentence,
-            f"“hid” is at position {last:.2f}, by index at {len(WORDS)}",
+            f"“hid” is at position {last:.2f}, with indices at {len(WORDS)}",
             x=axis("position", -0.4, found["right"], showgrid=False, zeroline=False),
             y=axis(low=-0.25, high=2.0, showticklabels=False, **CELLS),
         ),
@@ -156,9 +156,9 @@ def stretched_sentence(stop: float, article: float, other: float, use: str) -> D
         f"The upper panel shows the ten tokens “{' '.join(WORDS)}” at equal distances, and below "
         "them an axis of positions. A thin line leads from each token to its position, which is "
         f"the sum of the steps of the tokens so far. A full stop has the step {stop:g}, “the” has "
-        f"the step {article:g}, and every other word has the step {other:g}. Coloured pieces of "
-        f"the axis are these steps. The last token is at position {last:.2f}. In the lower panel, "
-        f"bars show {below}",
+        f"the step {article:g}, and every other word has the step {other:g}. The coloured pieces "
+        f"of the axis are these steps. The last token is at position {last:.2f}. In the lower "
+        f"panel, bars show {below}",
     )
 
 
@@ -196,7 +196,7 @@ def gated_sentences(closes: float, keeps: float) -> Drawn:
         ],
         layout(
             height=460,
-            title_text=f"decay at “hid”: {first:.2f} from “.”, {before:.2f} from “sat”",
+            title_text=f"decay to “hid”: {first:.2f} from “.”, {before:.2f} from “sat”",
             xaxis=axis("key", -0.5, len(WORDS) - 0.5, tickangle=0, constrain="domain", **CELLS,
                        **ticks),
             yaxis=axis("query", **{**downwards(len(WORDS), **ticks), "scaleanchor": "x",
@@ -208,7 +208,7 @@ def gated_sentences(closes: float, keeps: float) -> Drawn:
     shape = pick(
         found["order"],
         "The decay falls more at a full stop than at other tokens. So each of the three sentences "
-        "is a triangle on the diagonal that is brighter than the part to its left.",
+        "gives a triangle on the diagonal that is brighter than the part of the map to its left.",
         "All gates are equal, so the decay depends only on the distance.",
         "The decay falls less at a full stop than at other tokens.",
     )

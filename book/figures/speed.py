@@ -370,7 +370,7 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
             y=milliseconds("ms per head"),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds("least ms per head, and what limits it")),
+        Panel([bars], x=milliseconds("least time (ms), and what limits it")),
         heights=(0.48, 0.36),
         height=760,
         margin={"l": 114, "r": 14, "t": 30, "b": 132},

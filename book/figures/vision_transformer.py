@@ -161,7 +161,7 @@ def finer_patches(spacing: float) -> Drawn:
             ),
             dots([spacing], found["here"], PALETTE["red"], size=13),
         ],
-        f"{here:.0f}% of pairs are farther apart",
+        f"{here:.0f}% of pairs are further apart",
         x=axis("distance of neighbours", 0.1, 1.5, tickvals=[0.5, 1, 1.5]),
         y=axis(low=-3, high=103, ticksuffix="%", dtick=50),
     )
@@ -230,8 +230,8 @@ def direction_clues(place: float, shift: float) -> Drawn:
     on, back = here
     scores = Panel(
         [
-            line(ends, found["on"], blue, "b further on", hover="%{y:.1f}"),
-            line(ends, found["back"], orange, "b further back", hover="%{y:.1f}"),
+            line(ends, found["on"], blue, "b after a", hover="%{y:.1f}"),
+            line(ends, found["back"], orange, "b before a", hover="%{y:.1f}"),
             dots([shift, shift], here, [blue, orange], size=13),
         ],
         f"scores {on:.1f} and {back:.1f}: {pick(found['right'], 'none', 'one', 'both')} right",
