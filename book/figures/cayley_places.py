@@ -158,10 +158,10 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
         go.Figure(traces, axes),
         "Six bars show the change of the generator of six channels per unit of change of S. For "
         "every pair of planes there is one bar for the difference of their frequencies and one for "
-        "the sum. Each bar stands for two directions of S. A cross marks redundant directions, "
+        "the sum. Each bar represents two directions of S. A cross marks redundant directions, "
         "along which the generator does not change. The directions within a plane, at the last "
         "cross, are always redundant. The frequencies of the three planes are "
-        f"{first:g}, {second:g} and {third:g}. The tallest bar has height "
+        f"{first:g}, {second:g} and {third:g}. The tallest bar has the height "
         f"{found['tallest']:.1f}, and {acting:.0f} of the 15 directions change the generator.",
     )
 

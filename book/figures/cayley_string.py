@@ -237,9 +237,11 @@ def sign_choice(angle: float) -> Drawn:
     return Drawn(
         fig,
         "Two curves show the entry t of S against the angle of a plane, in degrees. For the first "
-        "curve the signs of both columns are unchanged, and for the second curve both are changed. "
+        "curve the signs of both columns are unchanged, and for the second curve both signs are "
+        "changed. "
         "The band from -1 to 1 is shaded. "
-        f"At {angle:g} degrees the first curve is at {plain:.2f} and the second at {changed:.2f}. "
+        f"At {angle:g} degrees the first curve has the value {plain:.2f}, and the second curve has "
+        f"the value {changed:.2f}. "
         f"At this angle the {which} curve is within the band.",
     )
 
@@ -347,7 +349,7 @@ def solve_error(
     )  # fmt: skip
     shapes = (
         "For large norms the curves of the inverse and of the solve keep rising, and the curve of "
-        "the package stays lowest."
+        "the package remains the lowest."
         if d % 2
         else "For large norms the curves of the inverse and of the solve stay level, and the curve "
         "of the package is lowest."

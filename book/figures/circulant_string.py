@@ -244,7 +244,8 @@ def first_steps(direction: float) -> Drawn:
     reach = axis(low=-1.15, high=1.15, dtick=0.5, constrain="domain")
     axes = layout(
         height=400,
-        title_text=f"cosine: Adam on ω {omega:.2f}, on c {through_c:.2f}",
+        title_text=f"cosine with steepest descent:<br>Adam on ω {omega:.2f}, "
+        f"Adam on c {through_c:.2f}",
         shapes=drawn,
         xaxis={**reach, "title": {"text": "step of ω₁"}},
         yaxis={**reach, "scaleanchor": "x", "title": {"text": "step of ω₂"}},

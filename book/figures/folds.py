@@ -71,7 +71,8 @@ def outlier_errors(weights: str, outlier: float) -> Drawn:
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 106},
-        title_text=f"Error: × {first:.2f} folded before rounding, × {twice:.2f} after",
+        title_text=f"Error: × {first:.2f} if folded, then rounded;<br>"
+        f"× {twice:.2f} if rounded before and after",
         xaxis=axis("weights of the outlier relative to the others", -0.06, 2.06, type="log",
                    tickvals=[1, 3, 10, 30, 100]),
         yaxis=axis("rms error, thousandths of |q||k|", type="log",
@@ -193,7 +194,7 @@ def mirrored_basis(between: str, mirror: float) -> Drawn:
         "Two curves show the relative root mean square error of the scores, against the angle of "
         f"the mirror in which P reflects two channels, one from each plane. "
         f"{SPELLED[str(between)]}. If the "
-        f"inner P is folded, the error is {folded}. If the outer P is dropped, the error is "
+        f"inner Pᵀ is folded, the error is {folded}. If the outer P is dropped, the error is "
         f"{dropped}. At the chosen angle, {mirror:g} degrees, the error is {found[0]:.2f} if the "
-        f"inner P is folded and {found[1]:.2f} if the outer P is dropped.",
+        f"inner Pᵀ is folded and {found[1]:.2f} if the outer P is dropped.",
     )

@@ -86,7 +86,7 @@ def mean_of_heads(spread: float) -> Drawn:
     fig = panels(
         Panel(
             [heat(found["map"], (SEQUENTIAL, -0.1, 0.9), "score %{z:.2f}")],
-            f"{RING} patches away: range {low:.2f} to {high:.2f}",
+            f"at distance {RING}: scores from {low:.2f} to {high:.2f}",
             x=square,
             y=downwards(2 * REACH + 1, **{k: square[k] for k in ("tickvals", "ticktext")}),
             square=True,
@@ -110,9 +110,9 @@ def mean_of_heads(spread: float) -> Drawn:
         f"Above, a heat map shows the mean score of {HEADS} heads for every offset from the query. "
         f"The directions of the heads are spread evenly over {spread:g} degrees. The high scores "
         f"form {shape}. At a distance of {RING} patches the mean score {around} "
-        f"direction, and its highest value is {high:.2f}. Below, three curves "
-        "start at 1 and fall with the distance from the query: the mean score along a row, the "
-        "mean score along a diagonal, and the mean of Bessel functions.",
+        f"direction, and the largest mean score at this distance is {high:.2f}. Below, three "
+        "curves start at 1 and fall with the distance from the query: the mean score along a row, "
+        "the mean score along a diagonal, and the mean of Bessel functions.",
     )
 
 
@@ -151,13 +151,13 @@ def separable_weights(rows: float, columns: float) -> Drawn:
                 heat(found["weights"], (SEQUENTIAL, 0, 1), text=texts, texttemplate="%{text}",
                      xgap=2, ygap=2, textfont={"size": 15})
             ],
-            f"wanted diagonal {right:.2f}, the other {wrong:.2f}",
+            f"weight on the two neighbours {right:.2f},<br>on the other diagonal {wrong:.2f}",
             x=axis("column", **CELLS, **ticks),
             y=downwards(3, **ticks, title="row"),
             square=True,
         ),
-        height=330,
-        margin={"l": 54, "r": 12, "t": 30, "b": 48},
+        height=346,
+        margin={"l": 54, "r": 12, "t": 46, "b": 48},
     )  # fmt: skip
     return Drawn(
         fig,
@@ -234,15 +234,20 @@ def crossed_waves(turn: float, sharpness: float) -> Drawn:
     reads = [((start[1], start[0]), (end[1], end[0])) for start, end in found["ends"]]
     marks = [segments(reads, PALETTE["orange"], width=1.5)]
     fig = panels(
-        _map(found["weights"], texts, marks, f"wanted diagonal {right:.2f}, the other {wrong:.2f}"),
-        height=400,
-        margin={"l": 54, "r": 12, "t": 30, "b": 48},
+        _map(
+            found["weights"],
+            texts,
+            marks,
+            f"weight on the two neighbours {right:.2f},<br>on the other diagonal {wrong:.2f}",
+        ),
+        height=416,
+        margin={"l": 54, "r": 12, "t": 46, "b": 48},
     )
     return Drawn(
         fig,
         f"A heat map shows the attention weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around "
         "a query. The waves of the head run in two perpendicular directions, which are rotated by "
-        f"{turn:g} degrees against the axes, and have crests at (−1, −1) and (1, 1). The scores "
+        f"{turn:g} degrees from the axes, and have their maxima at (−1, −1) and (1, 1). The scores "
         f"are multiplied by {sharpness:g} before softmax. The cells at (−1, −1) and (1, 1) get the "
         f"same weight, together {right:.2f}. The cells at (−1, 1) and (1, −1), on the other "
         f"diagonal, together get weight {wrong:.2f}.",
@@ -387,5 +392,5 @@ def neighbour_accuracies(
         fig,
         f"Dots show the accuracy of {len(found)} encoders in {TASKS[task]}, on grids "
         f"{SIZES[grids]}. Each encoder has {count} dots, one for each seed. {told} A dotted line "
-        f"marks {guess:.2f}, the accuracy of always giving the most frequent answer.",
+        f"marks {guess:.2f}, the accuracy of a model that always gives the most frequent answer.",
     )

@@ -66,7 +66,7 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     axes = layout(
         height=390,
         margin={"l": 60, "r": 14, "t": 44, "b": 104},
-        title_text=f"{most:,.0f} in LieRE, {whole:,.0f} in a STRING, {table:,.0f} in Ω",
+        title_text=f"parameters: LieRE {most:,.0f}, STRING {whole:,.0f}, only Ω {table:,.0f}",
         xaxis=axis("channels d", 0, 66, dtick=16),
         yaxis=axis("independent parameters", 0, 3.9, type="log", dtick=1),
     )
@@ -215,7 +215,8 @@ def far_out(direction: float, distance: float) -> Drawn:
     grows = pick(
         found["off"],
         "In this direction both distances are 0 at every s",
-        "As s grows, the first distance goes to 0, but the second does not",
+        "As s grows, the distance from the limit goes to 0, but the distance from the product at "
+        "the origin does not",
     )
     axes = layout(
         height=360,
@@ -278,7 +279,7 @@ def shifted_accuracy(
     axes = layout(
         height=420,
         margin={"l": 50, "r": 14, "t": 44, "b": 104},
-        title_text=f"{seeds}: lowest seed {lowest:.2f} at shift {places[-1]}",
+        title_text=f"{seeds}, lowest seed: accuracy {lowest:.2f} at shift {places[-1]}",
         xaxis=axis("shift of both coordinates", -0.3, len(places) - 0.7, type="category"),
         yaxis=axis("accuracy", 0, 1.05, dtick=0.2),
     )

@@ -149,7 +149,7 @@ def mirror_rate(factor: float) -> Drawn:
     ]  # fmt: skip
     axes = layout(
         height=340,
-        title_text=f"ω at {factor:g}η differs by up to {apart:.3f} from reflections",
+        title_text=f"ω at {factor:g}η: at most {apart:.3f} away from two reflections",
         xaxis=axis("step", 0, STEPS),
         yaxis=axis("frequency ω", 0, 1.05, dtick=0.25),
     )

@@ -227,7 +227,7 @@ def shifted_scores(shift: float) -> Drawn:
             square=True,
         )
         for name, now, change in zip(
-            ("rotated (RoPE)", "sinusoid added"), scores, changes, strict=True
+            ("rotated (RoPE)", "sinusoids added"), scores, changes, strict=True
         )
     ]
     fig = panels(
@@ -339,8 +339,9 @@ def rounded_positions(start: int) -> Drawn:
     )
     return Drawn(
         go.Figure(lines, axes),
-        f"Two curves show the score of a query at position {start:g} with equal keys against "
-        f"their distance from the query, from 0 to {ROUNDED - 1} tokens. With positions in float32 "
+        f"Two curves show the score of a query at position {start:g} and a key against the "
+        f"distance of the key, from 0 to {ROUNDED - 1} tokens. Before the rotation, query and key "
+        "are equal. With positions in float32 "
         f"the score is a smooth curve. With positions in bfloat16 the score is {shape}, because "
         f"rounding leaves {left:.0f} of {ROUNDED} different positions.",
     )
@@ -388,9 +389,9 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
         go.Figure(drawn, axes),
         f"A curve shows the score of one pair of channels against the distance, from 0 to {NEAR} "
         f"tokens. The score is a wave of amplitude 1 with a frequency of {speed} radians per "
-        f"token. The content gives the wave a phase of {content:g} degrees, so its first peak is "
-        f"at distance {top:.1f}. A dot marks the chosen distance of {distance:g} tokens, at "
-        f"which the score is {here:.2f}.",
+        f"token. The content gives the wave a phase of {content:g} degrees, so the first "
+        f"peak of the wave is at distance {top:.1f}. A dot marks the chosen distance of "
+        f"{distance:g} tokens, at which the score is {here:.2f}.",
     )
 
 
@@ -453,7 +454,7 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
             through(found["query"], PALETTE["orange"], "query", width=3.5, **ends),
             through(found["key"], PALETTE["blue"], "key", width=3.5, **ends),
         ],
-        f"query and key three tokens apart, key at {shift:g}",
+        f"query and key three tokens apart, key at position {shift:g}",
         x=axis(low=-1.75, high=1.75, visible=False),
         y=axis(low=-1.75, high=1.75, visible=False),
         square=True,
@@ -533,11 +534,12 @@ def split_heads(order: str, channels: str, shift: float) -> Drawn:
     level = (
         "All five curves are constant."
         if str(order) == "interleaved" and int(channels) % 2 == 0
-        else "Only the mean is constant, because the split separates some pairs of channels."
+        else "Only the curve of the mean is constant, because the split separates some pairs of "
+        "channels."
     )
     axes = layout(
         height=380,
-        title_text=f"changes: one head by up to {most:.2f}, the mean by {mean:.2f}",
+        title_text=f"change: up to {most:.2f} in a head, {mean:.2f} in the mean",
         xaxis=axis("shift of both tokens (positions)", 0, NEAR),
         yaxis=axis("score", -4, 7, dtick=2),
     )

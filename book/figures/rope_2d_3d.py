@@ -142,7 +142,7 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
             margin={"l": 44, "r": 8, "t": 48, "b": 104},
             coloraxis=colour_axis(DIVERGING, -1, 1, y=-0.17, title="score"),
         ),
-        f"A heat map shows the score of a query with an equal key in each cell of a {SIDE} by "
+        f"A heat map shows the score of a query with an equal key at each patch of a {SIDE} by "
         f"{SIDE} grid, for {said}. The query is in row {row:g} and column {column:g}. "
         f"The high scores form {shape}. The score is 1 in {same} and above 0.5 in {high}.",
     )
@@ -157,7 +157,8 @@ RESOLUTION_CONVENTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 CONVENTIONS_SAID = {
     "count patches": "neighbouring patches are one unit apart, as in training",
     "scale": "coordinates are scaled so that the image has the same width as in training",
-    "pin the corners": "coordinates are scaled, and the corner patches keep their coordinates",
+    "pin the corners": "coordinates are scaled so that the corner patches have the same "
+    "coordinates as in training",
 }
 
 
@@ -227,7 +228,7 @@ def resolution_scores(convention: str, side: int) -> Drawn:
             ),
             Panel(
                 right,
-                f"offset in widths:<br>changes by {by_width:.3f}",
+                f"offset in image widths:<br>changes by {by_width:.3f}",
                 x=axis("offset (image widths)", 0, 1),
                 y=upright,
             ),
@@ -238,7 +239,8 @@ def resolution_scores(convention: str, side: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Two panels show the score of equal vectors along a row of patches. Each panel has one "
+        "Two panels show the score of a query and an equal key in the same row of patches. Each "
+        f"panel has one "
         f"curve for rows of {TRAINED} patches, as in training, and one for rows of {side:g} "
         f"patches. In rows of {side:g} patches, {CONVENTIONS_SAID[convention]}. Against the "
         f"offset in patches, in the first panel, the two curves {told[0]}. Against the offset in "
@@ -306,7 +308,7 @@ def volume_kernel(time: float) -> Drawn:
     )
     return Drawn(
         fig.update_layout(yaxis_title={"text": "rows down", "standoff": 4}),
-        f"Two heat maps show the scores of a query with equal keys whose time offset is {time:g}, "
+        f"Two heat maps show the scores of a query with equal keys at time offset {time:g}, "
         f"for row offsets and column offsets from -{REACH} to {REACH}. The high scores of axial "
         f"RoPE form a plus around the middle of the map. {' '.join(highest)}",
     )

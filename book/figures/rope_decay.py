@@ -121,7 +121,7 @@ def decay_curves(dim: int, base: float) -> Drawn:
         margin={"l": 54, "r": 14, "t": 44, "b": 110},
         title_text=f"horizon πd/ln b = {leaves:.0f} tokens",
         xaxis=axis("distance t (tokens)", 0, LARGEST, **powers),
-        yaxis=axis("size |S|, |I|", math.log10(LOWEST), math.log10(HIGHEST), **powers),
+        yaxis=axis("absolute value |S|, |I|", math.log10(LOWEST), math.log10(HIGHEST), **powers),
         shapes=[{**upright(leaves, color=grey, width=1.5, dash="dot"), "yref": "y domain"}],
     )
     return Drawn(
@@ -262,12 +262,12 @@ def partial_sums(distance: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         fig,
-        "Above, the sum is drawn as 64 arrows from tip to tail, and the integral as a curve. Each "
-        "arrow is the mean of two neighbouring waves, divided by 64. The distance is "
-        f"{distance:g} tokens, which is {share:.2f} of the horizon. At this distance, the last "
-        f"arrow ends {gap:.4f} away from the end of the curve. Below, this difference is drawn "
-        "against the distance. The difference grows with the distance, and up to the horizon at "
-        "44 tokens it stays below the bound, a dotted curve.",
+        "Above, the sum is drawn as 64 arrows joined tip to tail, and the integral as a curve. "
+        "Each arrow is the mean of two neighbouring waves, divided by 64. The distance is "
+        f"{distance:g} tokens, which is {share:.2f} of the horizon. At this distance, the end of "
+        f"the last arrow is {gap:.4f} away from the end of the curve. Below, this difference is "
+        "drawn against the distance. The difference grows with the distance, and up to the "
+        "horizon at 44 tokens it stays below the bound, a dotted curve.",
     )
 
 
@@ -352,7 +352,7 @@ def abel_curves(fall: float) -> Drawn:
     axes = layout(
         height=370,
         margin={"t": 40, "b": 90},
-        title_text=f"at 250 tokens the bound is {bound:.2f}, the sum {score:.2f}",
+        title_text=f"at distance 250: bound {bound:.2f}, |complex sum| {score:.2f}",
         xaxis=axis("distance t (tokens)", 0, 250, dtick=50),
         yaxis=axis("divided by Σ|h|", math.log10(0.04), math.log10(50), type="log", tickvals=ticks),
     )
@@ -361,10 +361,11 @@ def abel_curves(fall: float) -> Drawn:
         "Two curves show RoFormer's bound and the absolute value of the complex sum of the waves, "
         "both divided by the sum of the amplitudes, against the distance, from 0 to 250 tokens. "
         "The vertical axis is logarithmic. "
-        f"From the first pair to the last, the amplitudes fall by {fall:.0%}. The bound falls with "
-        f"the distance, with oscillations, and is {bound:.2f} at 250 tokens. The absolute value of "
-        f"the sum is {score:.2f} at this distance. A horizontal line at 1 is the triangle "
-        "inequality, and the absolute value of the sum is never above this line.",
+        f"From the first pair to the last, the amplitudes fall by {fall:.0%} of their first value. "
+        f"The bound falls with the distance, with oscillations, and is {bound:.2f} at 250 tokens. "
+        f"The absolute value of the sum is {score:.2f} at this distance. A horizontal line at 1 is "
+        "the bound of the triangle inequality, and the absolute value of the sum is never above "
+        "this line.",
     )
 
 
@@ -425,7 +426,8 @@ def fast_head(method: str, scale: float, place: int) -> Drawn:
     axes = layout(
         height=370,
         margin={"l": 44, "r": 14, "t": 44, "b": 90},
-        title_text=f"maximum from {place:.0f} to {best:.0f}; score at {place:.0f} now {kept:.2f}",
+        title_text=f"maximum moves from distance {place:.0f} to {best:.0f};<br>"
+        f"score at distance {place:.0f}: {kept:.2f}",
         xaxis=axis("distance (tokens)", 0, LONG, dtick=64),
         yaxis=axis("score", -1.05, 1.1, dtick=0.5),
     )
@@ -481,7 +483,7 @@ def slower_pairs(scale: float, length: int) -> Drawn:
     ]
     axes = layout(
         height=340,
-        title_text=f"for {longer:,.0f} tokens: YaRN keeps {whole:.0f} pairs unchanged",
+        title_text=f"{longer:,.0f} tokens: YaRN keeps {whole:.0f} frequencies unchanged",
         xaxis=axis("pair i, from fast to slow"),
         yaxis=axis("frequency divided by", -0.05, math.log10(40), type="log",
                    tickvals=[1, 2, 4, 8, 16, 32]),
@@ -489,10 +491,10 @@ def slower_pairs(scale: float, length: int) -> Drawn:
     return Drawn(
         go.Figure(lines, axes),
         f"Three lines show the factor by which the frequency of each of {PAIRS} pairs is divided, "
-        "from the fastest pair to the slowest. The model was trained with texts of "
-        f"{length:,.0f} tokens and is now used with texts of {longer:,.0f} tokens. Position "
-        f"interpolation is a horizontal line at {scale:g}. NTK-aware scaling goes from 1 for the "
-        f"fastest pair to {scale:g} for the slowest. YaRN keeps the frequencies of the first "
-        f"{whole:.0f} pairs unchanged, and divides the frequencies of the slowest pairs by "
-        f"{scale:g}.",
+        "from the fastest pair to the slowest. The model was trained on texts of "
+        f"{length:,.0f} tokens and is now used with texts of {longer:,.0f} tokens. The line of "
+        f"position interpolation is horizontal, at {scale:g}. The line of NTK-aware scaling rises "
+        f"from 1 for the fastest pair to {scale:g} for the slowest. YaRN keeps the frequencies of "
+        f"the first {whole:.0f} pairs unchanged, and divides the frequencies of the slowest pairs "
+        f"by {scale:g}.",
     )

@@ -132,7 +132,7 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
     kernel = Panel(
         [line(turns, found["kernel"], colour, hover="%{x}°: %{y:.2f}")],
         f"{count}: drift {percent:.1f}%",
-        x=axis("rotation of both (degrees)", 0, 360, dtick=90),
+        x=axis("rotation of query and key (°)", 0, 360, dtick=90),
         y=axis("product / mean product", 0, 3.1, dtick=1),
         shapes=[level(1, width=1.5, dash="dash")],
     )
@@ -153,15 +153,16 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
     return Drawn(
         fig,
         "The left panel shows the product of the features of a query and a key of norm "
-        f"{length:g}, divided by its mean, against a rotation of both by 0 to 360 degrees. The "
+        f"{length:g}, divided by its mean, against a common rotation of both by 0 to 360 "
+        "degrees. The "
         f"feature map is {SPOKEN[features]}, with {count}. The drift of the product is "
         f"{percent:.1f}% of its mean. The right panel shows the drift against the number of rows, "
         f"with a dot at {rows:g}. "
         + (
-            "A dashed line, the mean over draws, falls as one divided by the square root of the "
-            "number of rows."
+            "A dashed line shows the mean over draws, which falls like one divided by the square "
+            "root of the number of rows."
             if random
-            else "The drift is the same at every number of rows, because this feature map has no "
+            else "The drift is the same for every number of rows, because this feature map has no "
             "random rows."
         ),
     )
@@ -208,11 +209,11 @@ def turned_product(position: float, offset: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "A curve shows the product of the ReLU features of a query and a key against a rotation of "
-        f"both by 0 to 360 degrees. The query is at position {position:g}, and the key is at the "
-        f"offset {offset:g} from the query. Without a rotation the product is {here:.2f}, marked "
-        f"by a dot. The mean over all rotations is {mean:.2f}, marked by a dashed line, and does "
-        "not depend on the position.",
+        "A curve shows the product of the ReLU features of a query and a key against a common "
+        f"rotation of both by 0 to 360 degrees. The query is at position {position:g}, and "
+        f"the key is at the offset {offset:g} from the query. Without a rotation the product "
+        f"is {here:.2f}, marked by a dot. The mean over all rotations is {mean:.2f}, marked by "
+        "a dashed line, and does not depend on the position.",
     )
 
 
@@ -301,15 +302,15 @@ def near_the_pole(angle: float) -> Drawn:
     drawn = [
         line([0, 360, 360, 0], [1, 1, -1, -1], PALETTE["grey"], "range of the values", width=0,
              fill="toself"),
-        line(ANGLES, found["own"], red, "own denominator", hover="%{x}°: %{y:.2f}"),
-        line(ANGLES, rounded((1 - plain.cos()) / 2), teal, "numerator alone rotated",
+        line(ANGLES, found["own"], red, "denominator also rotated", hover="%{x}°: %{y:.2f}"),
+        line(ANGLES, rounded((1 - plain.cos()) / 2), teal, "only the numerator rotated",
              hover="%{x}°: %{y:.2f}"),
         dots([angle, angle], found["here"], [red, teal]),
     ]  # fmt: skip
     output, denominator = found["output"], found["denominator"]
     axes = layout(
         height=400,
-        title_text=f"own denominator {denominator:.4f}: output {output:,.1f}",
+        title_text=f"denominator also rotated: {denominator:.4f}, output {output:,.1f}",
         xaxis=axis("rotation per token (degrees)", 0, 360, dtick=90),
         yaxis=axis("output of the first token", -1.3, 12),
         margin={"b": 96},
@@ -320,7 +321,7 @@ def near_the_pole(angle: float) -> Drawn:
         "the rotation per token, from 0 to 360 degrees. A grey band from -1 to 1 marks the range "
         "in which a weighted mean has to lie. If the numerator is divided by the sum of the "
         "rotated products, the output leaves this band and has a pole at 180 degrees. At "
-        f"{angle:g} degrees this sum is "
-        f"{denominator:.4f}, and the output is {output:,.1f}. With the numerator alone rotated, "
+        f"{angle:g} degrees the sum of the rotated products is "
+        f"{denominator:.4f}, and the output is {output:,.1f}. If only the numerator is rotated, "
         f"the output at this angle is {found['alone']:.2f}, and its curve stays between 0 and 1.",
     )

@@ -311,9 +311,9 @@ def where_lines_cross(kind: str, price: float) -> Drawn:
         go.Figure(drawn, axes),
         "Two curves show predicted times in milliseconds against the channels of a head, both on "
         "logarithmic axes. The curve of the product with P rises in proportion to the channels, "
-        f"and the curve of the half spectrum rises slowly. Marks are measured times {passes}. The "
-        "time of an operation of the FFT, relative to one of the product, is set to "
-        f"{price:g}. With this value the half spectrum is predicted to be faster from "
+        f"and the curve of the half spectrum rises slowly. Marks are measured times {passes}. One "
+        f"operation of the FFT is assumed to take {price:g} times as long as one operation of the "
+        "product. With this value the half spectrum is predicted to be faster from "
         f"{first:.0f} channels on. The measured real FFT is faster from {clocked} channels on.",
     )
 

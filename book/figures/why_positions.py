@@ -300,7 +300,7 @@ FAR = 48  # number of keys
 
 @computed
 def _asked(distance: Tensor) -> dict[str, Tensor]:
-    """Return the weights of equal keys for a rotated query that requests a distance."""
+    """Return the weights of equal keys for a rotated query that encodes a distance."""
     away = torch.arange(FAR, dtype=torch.float64)
     waves = ((away - distance)[:, None] * geometric_frequencies(16, 100.0)).cos().mean(-1)
     weights = (16 * waves).softmax(-1)
@@ -310,14 +310,14 @@ def _asked(distance: Tensor) -> dict[str, Tensor]:
 
 
 def asked_distance(distance: int) -> Drawn:
-    r"""Draw the weights of equal keys with a bias, and for a query that requests a distance.
+    r"""Draw the weights of equal keys with a bias, and for a query that encodes a distance.
 
     With a bias the weights are the same for every query, :eq:`eq-bias-ratio`; here the bias is
     that of ALiBi with slope ½. The rotated query is :math:`R(-m)k`, with
     :math:`|k|^2/\sqrt d = 16`.
 
     Args:
-        distance: m that the query requests.
+        distance: m that the query encodes.
 
     Returns:
         A figure of two curves against the distance.
@@ -328,26 +328,26 @@ def asked_distance(distance: int) -> Drawn:
     away, hover = list(range(FAR)), "distance %{x}: %{y:.2f}"
     traces = [
         line(away, rounded(biased, 4), COLOURS["alibi"], "bias of ALiBi", hover=hover),
-        line(away, found["weights"], COLOURS["rope"], "rotated query", hover=hover),
+        line(away, found["weights"], COLOURS["rope"], "rotation", hover=hover),
         dots([distance], [rotated], COLOURS["rope"], hover=hover),
         dots([distance], [kept], COLOURS["alibi"], hover=hover),
     ]
     axes = layout(
         height=340,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"at distance {distance:.0f}: rotated query {rotated:.2f}, bias {kept:.2f}",
+        title_text=f"weight at distance {distance:.0f}: rotation {rotated:.2f}, bias {kept:.2f}",
         xaxis=axis("distance of the key (tokens)", -1, FAR),
         yaxis=axis("attention weight", 0, 0.6, dtick=0.2),
     )
     return Drawn(
         go.Figure(traces, axes),
         f"Two curves show the attention weights of {FAR} equal keys against their distance from "
-        "the query, in tokens. One curve belongs to a bias, the other to a rotated query that "
-        f"requests distance {distance:.0f}. With the bias, the weight falls from {biased[0]:.2f} "
-        "at distance 0 toward 0, and the curve is the same for every requested distance. The "
-        f"curve of the rotated query has its peak at the requested distance {distance:.0f}. At "
-        f"this distance the rotated query gives weight {rotated:.2f}, and the bias gives "
-        f"{kept:.2f}.",
+        "the query, in tokens. One curve is for a bias, the other for rotated queries and keys, "
+        f"with a query that encodes distance {distance:.0f}. With the bias, the weight falls from "
+        f"{biased[0]:.2f} at distance 0 towards 0, and the curve is the same for every encoded "
+        f"distance. The curve of the rotation has its peak at the encoded distance "
+        f"{distance:.0f}. At this distance the weight is {rotated:.2f} with the rotation and "
+        f"{kept:.2f} with the bias.",
     )
 
 
@@ -411,7 +411,8 @@ def looked_back(
         )
     fig = panels(row, across=0.05, height=350, margin={"l": 118, "r": 8, "t": 34, "b": 48})
     missing = (
-        f" {listed(absent)} has no accuracy, because the table has no rows for these positions."
+        f" {listed(absent)} has no accuracy in this test, because its table has no rows for these "
+        "positions."
         if absent
         else ""
     )
@@ -460,7 +461,7 @@ def divided_bias(channels: int) -> Drawn:
     axes = layout(
         height=340,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"nearest {NEAR} keys: {kept:.0%}, with divided bias {lost:.0%}",
+        title_text=f"weight of nearest {NEAR} keys: {kept:.0%}, divided bias: {lost:.0%}",
         xaxis=axis("distance of the key (tokens)", -1, FAR),
         yaxis=axis("attention weight", 0, 0.25, dtick=0.1),
     )
