@@ -12,7 +12,6 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,37 +23,30 @@ ENGINE = "book-prove-engine.js"
 WITHOUT = "The pages have no button that runs a proof: {}."
 
 
-@dataclass
-class Engine:
-    """The script with Python and sympy, made in a process of its own beside the build."""
-
-    process: subprocess.Popen[str]
-    path: Path | None = None
-
-    @classmethod
-    def begun(cls) -> Engine:
-        """Begin to make the script."""
-        root = Path(__file__).resolve().parents[1]
-        words = [sys.executable, "-m", "tools.engine"]
-        pipe = subprocess.PIPE
-        return cls(subprocess.Popen(words, cwd=root, stdout=pipe, stderr=pipe, text=True))
-
-    def made(self) -> Path | None:
-        """Wait for the script and return its path, or None after a line that says why not."""
-        if self.process.stdout is not None and not self.process.stdout.closed:
-            output, errors = self.process.communicate()
-            if self.process.returncode == 0:
-                self.path = Path(output.strip())
-            else:
-                said = errors.strip().splitlines() or ["no reason was given"]
-                print(WITHOUT.format(said[-1]), file=sys.stderr, flush=True)
-        return self.path
-
-
 def begin(app: Sphinx) -> None:
-    """Begin to make the script, if pages are built that a browser reads."""
+    """Begin to make the script in a process of its own, if pages are built for a browser."""
     if app.builder.name in ("html", "dirhtml"):
-        app._book_engine = Engine.begun()  # type: ignore[attr-defined]
+        root = Path(__file__).resolve().parents[1]
+        words, pipe = [sys.executable, "-m", "tools.engine"], subprocess.PIPE
+        app._engine = subprocess.Popen(  # type: ignore[attr-defined]
+            words, cwd=root, stdout=pipe, stderr=pipe, text=True
+        )
+
+
+def wait(app: Sphinx, env: Any) -> None:
+    """Wait for the script before pages are written, and say why if it cannot be made.
+
+    Processes that write pages are forked later: only this one can wait for its child.
+    """
+    process = getattr(app, "_engine", None)
+    app._engine_path = None  # type: ignore[attr-defined]
+    if process is not None:
+        output, errors = process.communicate()
+        if process.returncode == 0:
+            app._engine_path = Path(output.strip())  # type: ignore[attr-defined]
+        else:
+            said = errors.strip().splitlines() or ["no reason was given"]
+            print(WITHOUT.format(said[-1]), file=sys.stderr, flush=True)
 
 
 def data(proofs: list[Proof]) -> str:
@@ -78,9 +70,8 @@ def add_proofs(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
     """Put the proofs of a chapter into its page."""
-    engine = getattr(app, "_book_engine", None)
-    source = Path(app.env.doc2path(page)) if doctree is not None else None
-    if engine is None or source is None or source.suffix != ".ipynb" or not engine.made():
+    source = Path(app.env.doc2path(page)) if doctree is not None else Path()
+    if source.suffix != ".ipynb" or getattr(app, "_engine_path", None) is None:
         return
     proofs = proofs_of(json.loads(source.read_text(encoding="utf-8")))
     if proofs:
@@ -91,15 +82,15 @@ def add_proofs(
 
 def finish(app: Sphinx, error: Exception | None) -> None:
     """Put the script beside the pages."""
-    engine = getattr(app, "_book_engine", None)
-    path = engine.made() if engine is not None and error is None else None
-    if path is not None:
+    path = getattr(app, "_engine_path", None)
+    if path is not None and error is None:
         shutil.copyfile(path, Path(app.outdir, "_static", ENGINE))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the steps."""
     app.connect("builder-inited", begin)
+    app.connect("env-updated", wait)
     app.connect("html-page-context", add_proofs)
     app.connect("build-finished", finish)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
