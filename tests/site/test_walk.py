@@ -198,7 +198,7 @@ def test_random_features_err_as_the_package_says_and_fade_as_the_text_says(figur
     said = re.search(r"the mean is (\d+\.\d+)", figure.said())
     assert said
     assert abs(float(said[1]) - some) < 0.8  # four standard errors
-    assert "the error with 1,024 features is about a fifth of the error with 4 features" in TEXT
+    assert "with 1,024 features it is about a fifth of the error with 4 features" in TEXT
     assert 0.17 < many / few < 0.23
     equal = 100 * (softmax(Q, K) - 1 / 6).abs().mean().item()
     assert "With 4 features the estimate is only a little better than equal weights" in TEXT
@@ -209,9 +209,10 @@ def test_the_text_says_what_the_package_says() -> None:
     """Every number of the prose; those of the alternative text too."""
     plain, shifted = softmax(Q, K), rotated(sl.RoPE(8), MOVED)
     assert torch.equal(plain[0], plain[4])
-    assert f'both give "cat" {plain[0, 1]:.0%} and "mat" {plain[0, 5]:.0%} of their' in TEXT
-    assert f'the first gives "cat" {shifted[0, 1]:.0%}, the second' in TEXT
-    assert f'the second gives "mat" {shifted[4, 5]:.0%}.' in TEXT
+    assert f'both give {plain[0, 1]:.0%} of their weight to "cat"' in TEXT
+    assert f'and {plain[0, 5]:.0%} to "mat", and neither' in TEXT
+    assert f'the first gives {shifted[0, 1]:.0%} of its weight to "cat", and' in TEXT
+    assert f'the second gives {shifted[4, 5]:.0%} to "mat".' in TEXT
     assert f'{shifted[4, 5]:.0%} for "mat", {shifted[4, 1]:.0%} for "cat"' in TEXT
     assert f"at most {shifted[4, [0, 2, 3, 4]].max():.0%} for every other word" in TEXT
     assert (shifted - rotated(sl.RoPE(8), MOVED - 40)).abs().max() < 1e-12
