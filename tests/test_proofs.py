@@ -251,6 +251,21 @@ def test_another_package_of_the_same_name_is_refused(
         engine.engine()
 
 
+def test_a_failure_of_node_is_a_reason_and_leaves_no_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Such as one that is too old: the last line that it prints is the reason."""
+    node = tmp_path / "node"
+    node.write_text("#!/bin/sh\necho SyntaxError: too old >&2\nexit 1\n")
+    node.chmod(0o755)
+    monkeypatch.setattr(engine, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(engine, "_pyodide", lambda folder: folder)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(engine.MissingEngineError, match=r"\(SyntaxError: too old\)$"):
+        engine.engine()
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
 def test_a_script_that_is_made_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing is asked of npm a second time."""
     monkeypatch.setattr(engine, "KEPT", tmp_path)

@@ -55,7 +55,7 @@ def engine() -> Path:
     """Return the path of the script, which is made if it is not there.
 
     Raises:
-        MissingEngineError: If there is no npm, or if it cannot get Pyodide.
+        MissingEngineError: If there is no npm, if it cannot get Pyodide, or if Node.js fails.
     """
     path = KEPT / f"{digest()}.js"
     if not path.is_file():
@@ -100,7 +100,11 @@ def _packed(pyodide: Path, folder: Path) -> str:
     parts = [f"{name}={sources / name}" for name in (*LIBRARIES, "lab")]
     compiled = folder / "site.zip"
     script = Path(__file__).with_suffix(".mjs")
-    subprocess.run(["node", str(script), str(pyodide), str(compiled), *parts], check=True)
+    words = ["node", str(script), str(pyodide), str(compiled), *parts]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or "no message").splitlines()[-1]
+        raise MissingEngineError(f"Node.js could not compile sympy for the page ({said})")
     loader = (pyodide / "pyodide.js").read_text(encoding="utf-8")
     wasm = (pyodide / "pyodide.asm.mjs").read_text(encoding="utf-8")
     # a worker that was made from text is no module, and has no address
