@@ -248,7 +248,7 @@ def test_a_state_is_in_the_address_and_comes_back_from_it(
     reader.show(again)
     assert sliders(again)[0].input_value() == sliders(again)[0].get_attribute("max")
     assert not compare(again, about(again))
-    assert not reader.faults()
+    assert not reader.complaints
 
     # and an address typed into an open page
     reader.page.evaluate(f"location.hash = '#fig={before}'")
