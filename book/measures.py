@@ -35,7 +35,7 @@ def published() -> Runs:
 
     Each model has the learning rate that was best for it on held-out text.
     """
-    return rates() | bits("language_published")
+    return {**rates(), **bits("language_published")}
 
 
 @cache

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import pytest
 import torch
 
 from book.figures import favor_plus as favor
 from book.figures import linear_attention as three_forms
+from book.figures import trained_heads
 from book.figures.associative_recall import TOKENS, VALUES
 from book.figures.gating import START_SCORE
 from book.figures.gating import VALUES as PLANE
@@ -34,6 +36,26 @@ def test_outputs_are_those_of_a_turned_query() -> None:
         assert list(figure.data[-1].y) == pytest.approx([x.item() for x in outputs])
         assert (outputs[1] == 0) == (at["angle"] == 200)
         assert f"the output is {outputs[2].item():.1f}. The curve" in text
+
+
+def test_weights_of_a_trained_head_are_those_that_the_layer_uses() -> None:
+    used: list[torch.Tensor] = []
+    model = trained_heads.model()
+
+    def look(layer: Any, args: tuple[torch.Tensor, ...]) -> None:
+        used.extend(layer.attention_weights(*args)[0])
+
+    hooks = [block.attention.register_forward_pre_hook(look) for block in model.blocks]
+    model(trained_heads.tokens())
+    for hook in hooks:
+        hook.remove()
+    for head, want in zip(trained_heads.HEADS, used, strict=True):
+        assert largest_difference(trained_heads.weights(head), want.double()) < 1e-5
+    for at, (figure, text) in states("trained_heads.trained_heads"):
+        exact = used[trained_heads.HEADS.index(at["head"])][trained_heads.AT]
+        shown = list(figure.data[0].y)
+        assert shown == pytest.approx(exact[: len(shown)].tolist(), abs=6e-4)
+        assert f"{exact.max():.2f}, to position {exact.argmax()}," in text
 
 
 def test_habits_let_the_last_key_move_outputs() -> None:

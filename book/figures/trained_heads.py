@@ -1,0 +1,199 @@
+"""Queries and keys of a trained model, and random features as an estimate of its weights."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from book.figures.marks import axis, bars, dots, line, rounded, significant
+from book.live import write
+from book.names import display
+from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
+from results import page_text as study
+from stringlib import FavorFeatures
+
+__all__ = [
+    "DRAWS",
+    "HEADS",
+    "SIZES",
+    "TEXT",
+    "bits",
+    "distances",
+    "estimates",
+    "model",
+    "replaced",
+    "seen",
+    "trained",
+    "trained_heads",
+    "weights",
+]
+
+TEXT = 2 * write.PASSAGE
+"""What the model reads."""
+
+AT = TEXT.rindex("crossed") + len("crossed") - 1
+"""The query that is shown: the last letter of the second "crossed"."""
+
+HEADS = ["layer 1, head 1", "layer 1, head 2", "layer 2, head 1", "layer 2, head 2"]
+SIZES = [64, 256, 1024, 4096, 16384]
+DRAWS = 8
+
+
+def model() -> Any:
+    """Return the trained model: softmax with RoPE, two layers of two heads with 32 channels."""
+    return write.models()["softmax, RoPE"].model
+
+
+def tokens() -> Tensor:
+    """Return the bytes of the text, ``(1, n)``."""
+    return torch.tensor([list(TEXT.encode())])
+
+
+def seen(reader: Any) -> list[tuple[Any, Tensor, Tensor]]:
+    """Return the attention of each layer, and its queries and keys, ``(heads, n, d)``.
+
+    They are not rotated, and divided by the root of √d: their products are the scores.
+    """
+    found: list[tuple[Any, Tensor, Tensor]] = []
+
+    def look(core: Any, args: tuple[Tensor, ...]) -> None:
+        found.append((core, *(x[0] / x.shape[-1] ** 0.25 for x in args[:2])))
+
+    hooks = [b.attention.core.register_forward_pre_hook(look) for b in reader.blocks]
+    with torch.no_grad():
+        reader(tokens())
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+@cache
+def trained() -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the rotated queries and keys of each head of the model, ``(n, 32)``, in float64."""
+    pairs: list[tuple[Tensor, Tensor]] = []
+    for core, q, k in seen(model()):
+        positions = torch.arange(q.shape[-2])[:, None].to(q)
+        pairs += zip(*(x.double() for x in core.encoder(q, k, positions)), strict=True)
+    return dict(zip(HEADS, pairs, strict=True))
+
+
+def causal(scores: Tensor) -> Tensor:
+    """Return positive scores without those of later keys, divided by their sum."""
+    kept = scores.tril()
+    return kept / kept.sum(-1, keepdim=True)
+
+
+@cache
+def weights(head: str) -> Tensor:
+    """Return the attention weights of a head, ``(n, n)``."""
+    q, k = trained()[head]
+    return causal((q @ k.mT).exp())
+
+
+@cache
+def estimates(head: str, size: int) -> Tensor:
+    """Return the weights of FAVOR+ in each draw, ``(DRAWS, n, n)``."""
+    q, k = trained()[head]
+    found = []
+    for seed in range(DRAWS):
+        generator = torch.Generator().manual_seed(seed)
+        phi = FavorFeatures(q.shape[-1], size, generator=generator).double()
+        found.append(causal(phi(q[None]) @ phi(k[None], is_query=False).mT))
+    return torch.cat(found)
+
+
+@cache
+def distances(head: str, size: int) -> list[float]:
+    """Return the distance of each draw from softmax, divided by that of uniform attention."""
+    exact = weights(head)
+    uniform = torch.linalg.norm(causal(torch.ones_like(exact)) - exact)
+    return [(torch.linalg.norm(x - exact) / uniform).item() for x in estimates(head, size)]
+
+
+def replaced(size: int, seed: int) -> Any:
+    """Return the trained model with FAVOR+ in the place of softmax, without further training.
+
+    Args:
+        size: Number of features.
+        seed: Of the random rows.
+    """
+    torch.manual_seed(seed)
+    found = study.make_model(encoder="rope", attention="favor", num_features=size).eval()
+    found.load_state_dict(model().state_dict(), strict=False)  # random rows are no weights
+    return found
+
+
+def bits(reader: Any) -> list[float]:
+    """Return the bits per byte that a model needs for the first and for the second passage."""
+    with torch.no_grad():
+        logits = reader(tokens())[0, :-1].log_softmax(-1)
+    spent = -logits.gather(-1, tokens()[0, 1:, None])[:, 0] / math.log(2)
+    half = len(write.PASSAGE) - 1
+    return [part.mean().item() for part in (spent[:half], spent[half:])]
+
+
+def trained_heads(head: str, features: int) -> Drawn:
+    """Draw the weights of a trained head, and the weights that FAVOR+ gives in its place.
+
+    Args:
+        head: One of :data:`HEADS`.
+        features: One of :data:`SIZES`.
+
+    Returns:
+        A figure of the weights of one query, and of the distance of all weights from softmax.
+    """
+    places = list(range(AT + 1))
+    exact, first = weights(head)[AT, : AT + 1], estimates(head, features)[0, AT, : AT + 1]
+    middles = [median(distances(head, size)) for size in SIZES]
+    here, most = distances(head, features), int(exact.argmax())
+    letters = [f"“{TEXT[max(0, i - 6) : i + 1]}”" for i in places]
+    hover = "%{customdata}: %{y:.2f}"
+    said: dict[str, Any] = {"hover": hover, "customdata": letters}
+    above = [
+        bars(places, rounded(exact), COLOURS["softmax"], display("softmax"), **said),
+        bars(places, rounded(first), COLOURS["favor"], display("favor"), **said),
+    ]
+    below = [
+        line(SIZES, significant(middles), COLOURS["favor"], hover="m = %{x}: %{y:.2f}"),
+        dots([features] * DRAWS, significant(here), COLOURS["favor"], size=9),
+        line([SIZES[0], SIZES[-1]], [1, 1], PALETTE["grey"], display("uniform"), width=2),
+    ]
+    ticks = [0.5, 0.7, 1, 1.4]
+    figure = panels(
+        Panel(
+            above,
+            f"weights of the query “{TEXT[AT - 6 : AT + 1]}”",
+            axis("position of the key", -1, AT + 1, dtick=10),
+            axis("weight", 0, 1, dtick=0.5),
+        ),
+        Panel(
+            below,
+            "distance of all weights from softmax",
+            axis("number of features m", 1.7, 4.3, type="log", tickvals=SIZES),
+            axis(
+                "relative to uniform", -0.35, 0.26, type="log", tickvals=ticks,
+                ticktext=[f"{y:g}" for y in ticks],
+            ),
+        ),
+        height=560,
+        down=0.24,
+        title_text=f"{head}: a median of {median(here):.2f} with m = {features:,}",
+        margin={"b": 110},
+        barmode="group",
+    )  # fmt: skip
+    better = sum(x < 1 for x in here)
+    return Drawn(
+        figure,
+        f"Above, bars show the attention weights of one query in {head} of a trained model, with "
+        f"softmax and with FAVOR+ with {features:,} features. Softmax gives the largest weight, "
+        f"{exact[most]:.2f}, to position {most}, and FAVOR+ gives this position "
+        f"{first[most]:.2f}. Below, a curve shows the distance of all weights from those of "
+        "softmax, divided by the distance of uniform attention, against the number of features "
+        f"from 64 to 16,384. It falls from {middles[0]:.2f} to {middles[-1]:.2f}. With "
+        f"{features:,} features, {better} of {DRAWS} draws are better than uniform attention.",
+    )
