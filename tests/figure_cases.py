@@ -131,6 +131,7 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "favor_plus.orthogonal_gains": {"features": [64, 2, 128], "square": [2.0, 0.3, 8.0]},
     "favor_plus.features_needed": {"temperature": [1, 0.1, 8]},
     "favor_plus.causal_habits": {"factor": [4, 1, 6]},
+    "trained_heads.scores_by_distance": {"head": ["layer 2, head 1", "layer 2, head 2"]},
     "trained_heads.trained_heads": {
         "head": ["layer 2, head 1", "layer 1, head 2"], "features": [1024, 64],
     },

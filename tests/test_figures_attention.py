@@ -58,6 +58,21 @@ def test_weights_of_a_trained_head_are_those_that_the_layer_uses() -> None:
         assert f"{exact.max():.2f}, to position {exact.argmax()}," in text
 
 
+def test_scores_of_a_trained_head_by_distance_and_the_part_of_its_fastest_pair() -> None:
+    for at, (figure, text) in states("trained_heads.scores_by_distance"):
+        core, q, k = trained_heads.seen(trained_heads.model())[1]
+        n, which = q.shape[-2], int(at["head"][-1]) - 1
+        positions = torch.arange(n)[:, None].to(q)
+        q, k = (x[which].double() for x in core.encoder(q, k, positions))
+        scores = q @ k.T
+        means = [scores[range(t, n), range(n - t)].mean().item() for t in range(81)]
+        assert list(figure.data[0].y) == pytest.approx(means, abs=6e-3)
+        without = scores - (q[:, 2:] @ k[:, 2:].T)  # what the fastest pair adds
+        deviation = without[torch.ones(n, n).tril() == 1].std().item()
+        assert figure.data[2].y[0] == pytest.approx(deviation, abs=6e-3)
+        assert f"at distance {max(range(81), key=means.__getitem__)}. Below" in text
+
+
 def test_habits_let_the_last_key_move_outputs() -> None:
     q, k, rows, v = favor._causal_example()
     for at, (figure, text) in states("favor_plus.causal_habits"):
