@@ -226,7 +226,7 @@ def taylor_weights(score: float, order: str) -> Drawn:
         height=360,
         title_text=f"{features:,} features: {found['ratio']:.3g} times the exponential",
         xaxis=axis("score s", -4, 4),
-        yaxis=axis("weight before division", -2, 2, type="log", **ticks),
+        yaxis=axis("weight (not normalised)", -2, 2, type="log", **ticks),
     )
     return Drawn(
         go.Figure(drawn, axes),
