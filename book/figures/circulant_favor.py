@@ -411,7 +411,9 @@ def structured_bias(channels: int) -> Drawn:
     drawn = [
         line(SHORT, high, grey, "bounds for every z", dash="dot", hover=hover),
         line(SHORT, low, grey, dash="dot", hover=hover),
-        line(SHORT, one, teal, f"{display('favor-unit-circulant')}, one channel", hover=hover),
+        line(
+            SHORT, one, teal, f"{display('favor-unit-circulant')}, z with one channel", hover=hover
+        ),
         line([0, 4], [0, 0], COLOURS["favor-iid"], "independent rows", width=1.5, dash="dash"),
     ]
     axes = layout(

@@ -439,7 +439,7 @@ def noise_of_rates(load: float) -> Drawn:
     ]
     axes = layout(
         height=360,
-        title_text=f"best rate {best:.2f}: {least:.0%} of the ratio of a sum",
+        title_text=f"at the best rate {best:.2f}: {least:.0%} of the ratio of a sum",
         xaxis=axis("rate β", 0, 1.5),
         yaxis=axis("noise-to-signal ratio (sum = 1)", 0.55, 1.6, dtick=0.2),
     )
