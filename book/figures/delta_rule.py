@@ -270,7 +270,7 @@ def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
         maps,
         Panel(
             writes,
-            "write of each token (key A or B)",
+            "number written by each token (key A or B)",
             x={**ticks, "tickangle": 0, "range": [-0.6, len(CHUNK) - 0.4], "zeroline": False},
             y=axis(None, -4.6, 7.6, dtick=2),
         ),
