@@ -30,6 +30,15 @@ def rates() -> Runs:
 
 
 @cache
+def published() -> Runs:
+    """Return bits per byte of published layers, and of the models that they are compared with.
+
+    Each model has the learning rate that was best for it on held-out text.
+    """
+    return rates() | bits("language_published")
+
+
+@cache
 def bits(study: str, what: str = "bits") -> Runs:
     """Return a number of each run."""
     return measured(study, itemgetter(what))

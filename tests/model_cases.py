@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -122,6 +123,7 @@ PUBLISHED = tuple(f"layer-{name}" for name in LAYERS)
 """Published layers, of which a language model can be made, and no model of images."""
 
 
+@cache
 def has_state(name: str) -> bool:
     """Return whether the layers of a case can be continued token by token."""
     return all(block.attention.has_state for block in language_model(name).blocks)

@@ -18,7 +18,6 @@ from lab.symbolic import proves, rotation
 from tools import formulas as tool
 from tools import ledger
 
-BOOK = ledger.read(ledger.ROOT)
 RECORD = json.loads(tool.RECORD.read_text(encoding="utf8"))
 
 a, b = np.array([[2.0], [3.0]]), np.array([[5.0], [-1.0]])
@@ -104,8 +103,14 @@ def test_the_value_of_latex(tex: str) -> None:
     np.testing.assert_allclose(formulas.evaluate(statement[0], VALUES), READ[tex], rtol=1e-9)
 
 
-def test_the_book_writes_latex_that_is_read() -> None:
-    for label, equation in BOOK.equations.items():
+@pytest.fixture(scope="module")
+def book() -> ledger.Ledger:
+    """All equations of the book."""
+    return ledger.read(ledger.ROOT)
+
+
+def test_the_book_writes_latex_that_is_read(book: ledger.Ledger) -> None:
+    for label, equation in book.equations.items():
         assert formulas.displayed(label) == equation.tex
         assert parse(equation.tex), label
 
@@ -203,9 +208,9 @@ def test_mutants_have_one_change_each() -> None:
     ]
 
 
-def test_what_is_not_bound_is_locked() -> None:
+def test_what_is_not_bound_is_locked(book: ledger.Ledger) -> None:
     """A formula that no proof reads, or the cell that proves it, was changed: read both again."""
-    for label, equation in BOOK.equations.items():
+    for label, equation in book.equations.items():
         if label not in RECORD:  # proved by tests alone
             assert all("test" in line or "property" in line for line in equation.proved), label
         elif "lock" in RECORD[label]:

@@ -9,7 +9,7 @@ from itertools import product
 from book import measures
 from book.family import Family, opened
 from lab.theory.perplexity import perplexity
-from results import copy_distance, copy_rates, language_simplex, repeats
+from results import copy_distance, copy_rates, language_published_rates, language_simplex, repeats
 
 
 def percent(bits: float) -> float:
@@ -246,10 +246,35 @@ FAMILIES = {
         },
     ),
     "published layers": BITS(
-        record="language_published",
-        runs=lambda: measures.bits("language_published"),
-        against={"RetNet layer": "ELU, RetNet"},
-        claims={"RetNet layer": "ahead"},
+        record="language_published, language_rates",
+        runs=measures.published,
+        against=dict.fromkeys(language_published_rates.MODELS, SOFTMAX),
+        claims={
+            "RetNet layer": "behind",
+            "GLA layer": "open",
+            "Mamba-2 layer": "ahead",
+            "Gated DeltaNet layer": "suggestive, ahead",
+            "KDA layer": "suggestive, ahead",
+            "softmax, FoX": "open",
+        },
+    ),
+    "published layers and recurrences": BITS(
+        record="language_published, language_rates",
+        runs=measures.published,
+        against={
+            "RetNet layer": "ELU, RetNet",
+            "GLA layer": "ELU, GLA",
+            "Mamba-2 layer": "ELU, SSD",
+            "Gated DeltaNet layer": "gated delta rule",
+            "KDA layer": "Gated DeltaNet layer",
+        },
+        claims={
+            "RetNet layer": "ahead",
+            "GLA layer": "behind",
+            "Mamba-2 layer": "open",
+            "Gated DeltaNet layer": "suggestive, ahead",
+            "KDA layer": "open",
+        },
     ),
     "rows drawn anew": BITS(
         record="language_redraw",

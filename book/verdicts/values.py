@@ -58,7 +58,7 @@ MEASURES = {
     "bits, 16 bytes to 64": BITS("language_long", measures.gained),
     "bits, of a copy": BITS("repeats", measures.second),
     "bits, of pieces of any length": BITS("copy_distance", measures.copied),
-    "published bits": BITS("language_published", partial(measures.bits, "language_published")),
+    "published bits": BITS("language_published, language_rates", measures.published),
     "right, ListOps": Measure("listops", partial(measures.bits, "listops", "accuracy")),
     "right, an operator": Measure("listops", measures.operators),
     "needles found": Measure("extrapolation", measures.needles),

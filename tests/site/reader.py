@@ -160,8 +160,14 @@ class Reader:
         if request.url.startswith("file:") and request.failure != "net::ERR_ABORTED":
             self.complaints.append(f"cannot load {request.url}")
 
-    def open(self, path: Path, fragment: str = "") -> None:
-        """Open a page and wait until its letters are there and its figures are drawn."""
+    def open(self, path: Path, fragment: str = "", *, draw: bool = True) -> None:
+        """Open a page and wait until its letters are there and its figures are drawn.
+
+        Args:
+            path: The page.
+            fragment: What stands behind its address.
+            draw: Whether to draw all figures, which takes most of the time.
+        """
         self.page.goto("about:blank")  # a fragment alone would load nothing
         self.complaints.clear()  # what the page before had not loaded when it was left
         self.page.goto(path.as_uri() + fragment, wait_until="load")
@@ -169,12 +175,17 @@ class Reader:
         for button in self.page.query_selector_all(".predict button"):
             button.click()  # what waits for a prediction
         self.page.evaluate("document.fonts.ready.then(() => null)")
-        for box in self.figures():
-            box.scroll_into_view_if_needed()
-            self.drawn(box)
+        if draw:
+            for box in self.figures():
+                self.show(box)
 
     def figures(self) -> list[Any]:
         return list(self.page.query_selector_all(".book-figure"))
+
+    def show(self, box: Any) -> None:
+        """Scroll to a figure and wait until it is drawn."""
+        box.scroll_into_view_if_needed()
+        self.drawn(box)
 
     def drawn(self, box: Any) -> None:
         """Wait until a figure shows what its controls say."""

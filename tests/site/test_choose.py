@@ -28,7 +28,7 @@ COLUMN = """([table, head]) => {
 def test_every_table_sorts_by_every_heading(
     site: Path, reader: Reader, page: str, count: int
 ) -> None:
-    reader.open(site / f"{page}.html")
+    reader.open(site / f"{page}.html", draw=False)
     reader.page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     tables = reader.page.query_selector_all("table.book-sortable")
     assert len(tables) == count

@@ -107,7 +107,7 @@ def test_formulas_stand_without_a_script(plain: Any, site: Path) -> None:
 
 
 def test_what_is_copied_has_its_formulas_in_tex(reader: Reader, site: Path) -> None:
-    reader.open(site / "notebooks" / "02_rope.html")
+    reader.open(site / "notebooks" / "02_rope.html", draw=False)
     box = reader.page.locator(".bd-article p:has(> .math)").first
     want = box.evaluate(
         "p => [...p.querySelectorAll('annotation')].map(one => `$${one.textContent}$`)"
@@ -119,5 +119,5 @@ def test_what_is_copied_has_its_formulas_in_tex(reader: Reader, site: Path) -> N
 
 
 def test_a_comma_stays_on_the_line_of_its_formula(phone: Reader, site: Path) -> None:
-    phone.open(site / "notebooks" / "02_rope.html")
+    phone.open(site / "notebooks" / "02_rope.html", draw=False)
     assert phone.page.evaluate(TORN) == []
