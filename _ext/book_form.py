@@ -20,7 +20,9 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from tools.ledger import PROVES, is_proof
 
-SCRIPTLESS = "Without JavaScript figures stand here as pictures of one state, with its description."
+SCRIPTLESS = (
+    "Without JavaScript, the figures appear here as pictures of one state, with a description."
+)
 # what a cell gives an equation, by the kind that its comment names
 GIVES = {
     "by algebra": "Proof of",

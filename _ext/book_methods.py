@@ -46,79 +46,76 @@ LENGTHS = "[chapter 22](../notebooks/22_length_extrapolation.ipynb)"
 VISION = "[chapter 20](../notebooks/20_vision_transformer.ipynb)"
 SPEED = "[chapter 23](../notebooks/23_speed.ipynb)"
 LONGER = Column(
-    "bits per byte added at 1,024",
-    f"Bits per byte added with 1,024 in sight after training with 64 ({LENGTHS})",
+    "bits per byte, 1,024 minus 64",
+    f"Bits per byte of text at 1,024 bytes minus those at 64, the training length ({LENGTHS})",
     less=True,
 )
 KINDS: dict[str, tuple[str, Callable[[], list[Row]], dict[str, Column]]] = {
     "encoders": (
-        "Ways to tell positions",
+        "Position encodings",
         encoders,
         {
             "relative": Column(""),
             "axes": Column("coordinates"),
-            "learned": Column("learns, numbers per head"),
+            "learned": Column("learned numbers per head"),
             "state": Column(""),
-            "folds": Column("folds"),
+            "folds": Column("basis can be merged"),
             "cost": Column(
-                "training, times RoPE’s",
-                f"Time over RoPE’s, forward and backward, 64 images of 197 patches ({SPEED})",
+                "training time ÷ RoPE’s",
+                f"Time ÷ RoPE’s: forward and backward pass, 64 images of 197 patches ({SPEED})",
                 less=True,
             ),
-            "inference": Column("inference, folded, times RoPE’s"),
+            "inference": Column("inference time after merging ÷ RoPE’s"),
             "text": Column(
                 "bits per byte at 64",
-                f"Bits per byte of a text, 64 bytes in sight, as in training ({LENGTHS})",
+                f"Bits per byte of text at 64 bytes, the training length ({LENGTHS})",
                 less=True,
             ),
             "longer": LONGER,
             "lookup": Column(
                 "needles found",
-                f"Needles found among 1,024 tokens after training with 64 ({LENGTHS})",
+                f"Share of needles found among 1,024 tokens, training length 64 ({LENGTHS})",
             ),
             "images": Column(
-                "images, new places",
-                f"Digits named at places that training did not show ({VISION})",
+                "images, new positions",
+                f"Accuracy for digits at positions that do not occur in training ({VISION})",
             ),
             "volumes": Column(
-                "volumes, other corner",
-                f"Directions named in the corner opposite to that of the training ({VISION})",
+                "volumes, opposite corner",
+                f"Accuracy for directions in the corner opposite to the training corner ({VISION})",
             ),
         },
     ),
     "attentions": (
-        "Attentions",
+        "Attention methods",
         attentions,
         {
-            "kind": Column("compares by"),
+            "kind": Column("similarity from"),
             "causal": Column(""),
-            "kept": Column("keeps, numbers per head"),
-            "rope": Column("exact RoPE"),
-            "learned": Column("learns, numbers per head"),
-            "from": Column("faster than softmax from"),
+            "kept": Column("stored numbers per head"),
+            "rope": Column("exact with RoPE"),
+            "learned": Column("learned numbers per head"),
+            "from": Column("faster than softmax from (tokens)"),
             "cost": Column(
                 "time, % of softmax’s",
-                f"Time at 16,384 tokens, % of fused softmax’s, forward ({SPEED})",
+                f"Time of a forward pass over 16,384 tokens, in % of fused softmax’s ({SPEED})",
                 less=True,
             ),
             "text": Column(
-                "bits per byte, beside",
-                "Bits per byte of a text, and what it stood beside "
-                "([chapter 21](../notebooks/21_language_model.ipynb))",
+                "bits per byte, and combined with",
+                "Bits per byte of text ([chapter 21](../notebooks/21_language_model.ipynb))",
                 less=True,
             ),
             "longer": LONGER,
             "lookup": Column(
                 "recall",
-                "Values recalled of 32 pairs, keys shifted "
+                "Share of the values of 32 pairs that are recalled, with a key shift "
                 "([chapter 19](../notebooks/19_associative_recall.ipynb))",
             ),
-            "images": Column(
-                "MNIST, Axial RoPE", f"MNIST’s digits named, with Axial RoPE ({VISION})"
-            ),
+            "images": Column("MNIST, Axial RoPE", f"Accuracy on MNIST with axial RoPE ({VISION})"),
             "volumes": Column(
                 "volumes, Axial RoPE",
-                f"Directions named in the opposite corner, with Axial RoPE ({VISION})",
+                f"Accuracy for directions in the opposite corner, with axial RoPE ({VISION})",
             ),
         },
     ),
@@ -205,7 +202,8 @@ def listed(words: dict[str, str], chapters: dict[str, int]) -> str:
             f'<i class="book-axis" {measure(key)}><span>{low:g}</span><span>{high:g}</span></i>'
             for key, (low, high) in spans.items()
         ).replace(">-", ">−")
-        heads = f'<span>○ tried here ● has it</span><span class="book-tags">{labels}</span>{axes}'
+        dots = "<span>○ trained in this book ● has the property</span>"
+        heads = f'{dots}<span class="book-tags">{labels}</span>{axes}'
         lines += [f'<div class="book-heads" aria-hidden="true">{heads}</div>', ""]
         for row in made:
             lines += one(kind, row, columns, spans, spare.pop(row.name, ""), chapters)

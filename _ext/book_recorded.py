@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 COMMAND = re.compile(r"python results/(\w+)\.py")
 EXPLAINED = "book/running", "repeat-a-recorded-study"
-OTHER = "recorded with other code than today's"
-UNKNOWN = "does not tell whether its code was today's"
+OTHER = "recorded with another version of the code"
+UNKNOWN = "recorded with an unknown version of the code"
 
 
 @cache
@@ -56,8 +56,8 @@ def compared(name: str) -> str:
     if told is None or told["code"] != code(name):
         return ""
     largest = told["largest"]
-    how = f"numbers at most {largest:g} apart" if largest else "the same numbers"
-    return f"; after {told['steps']} steps both report {how}"
+    how = f"numbers that differ by at most {largest:g}" if largest else "the same numbers"
+    return f"; after {told['steps']} steps both versions report {how}"
 
 
 def commands(document: nodes.Element) -> Iterator[tuple[nodes.Element, list[str]]]:

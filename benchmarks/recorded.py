@@ -137,7 +137,7 @@ def peer_table(parts: Sequence[Record]) -> dict[str, list[str]]:
             f"{row[head][1]:.2f}{'*' * unsteady(row[head])}" if head in row else ""
             for row in rows.values()
         ]
-    return columns | {"gradients, 1, over its bound": [bound.get(place, "") for place in rows]}
+    return columns | {"gradients, 1, ÷ bound": [bound.get(place, "") for place in rows]}
 
 
 def throughput(record: Record) -> dict[str, list[Any]]:
@@ -146,7 +146,7 @@ def throughput(record: Record) -> dict[str, list[Any]]:
     Models of texts read tokens, and models of images read images. The times, with gradients, are
     divided by the bound.
     """
-    heads = ("model", "forward", "with gradients", "over its bound")
+    heads = ("model", "forward", "with gradients", "÷ bound")
     columns: dict[str, list[Any]] = {head: [] for head in heads}
     forward, training = (blocks(record, mode) for mode in MODES)
     for place, block in forward.items():

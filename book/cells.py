@@ -51,8 +51,8 @@ TRAILING = {
     " at 64": "at 64 tokens",
     " tuned": "trained further",
     " scratch": "trained on volumes alone",
-    " zero": "third generator from zero",
-    " drawn": "third generator drawn at random",
+    " zero": "third generator starts at zero",
+    " drawn": "third generator starts at random",
 }
 """What a word may end with, behind its method."""
 WORDS = {
@@ -75,13 +75,13 @@ WORDS = {
     "first copy": "first copy",
     "alone": "",
     "with the one before": "+ token shift (keys)",
-    "own rows": "rows of the training",
+    "own rows": "rows used in training",
     "new rows": "new rows",
-    "seen": "sequences of the training",
+    "seen": "training sequences",
     "fixed": "fixed rows",
     "far": "needles at least 512 tokens away",
-    "whole": "the whole text",
-    "window": "a sliding window",
+    "whole": "whole text as context",
+    "window": "sliding window as context",
     "without": "trained further without an encoder",
     "zero": "trained further with Circulant-STRING from zero",
     "noise": "trained further with Circulant-STRING from noise",
@@ -113,7 +113,7 @@ PATTERNS = {
 }
 """A pattern of such words → what they say."""
 TESTED = {
-    "test": "as in the training",
+    "test": "as in training",
     "moved": "new positions",
     "interpolated": "twice the resolution, positions interpolated",
     "counted": "twice the resolution, patches counted",

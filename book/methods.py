@@ -94,12 +94,12 @@ class Need(NamedTuple):
     holds: Mapping[str, Callable[[Cells], bool]]
 
 
-READS, MUST = "I read", "It must"
+READS, MUST = "I read", "I need"
 
 
 def _reads(what: str) -> Need:
     tried = {"encoders": told(what), "attentions": told(what)}
-    return Need(READS, what, f"The book has trained it on {what}.", tried)
+    return Need(READS, what, f"A study of this book trained the method on {what}.", tried)
 
 
 NEEDS: dict[str, Need] = {
@@ -108,15 +108,15 @@ NEEDS: dict[str, Need] = {
     "volumes": _reads("volumes"),
     "relative": Need(
         MUST,
-        "relative",
-        "A common shift of all positions changes no score, computed to rounding.",
+        "relative scores",
+        "If all positions are shifted by the same amount, scores change only by rounding errors.",
         {"encoders": told("relative", "yes")},
     ),
     "state": Need(
         MUST,
         "constant memory",
-        "What a layer keeps while it writes does not grow, or, of an encoder: it goes with such a "
-        "layer. A bias needs every pair.",
+        "What a layer stores while it generates text does not grow. For a position encoding: the "
+        "encoding works in such a layer. (A bias does not, because it is added to every pair.)",
         {
             "encoders": told("state", "yes"),
             "attentions": lambda cells: cells["kept"][0].isdigit(),
@@ -124,14 +124,15 @@ NEEDS: dict[str, Need] = {
     ),
     "folds": Need(
         MUST,
-        "folds",
-        "Its basis moves into the projections.",
+        "merging",
+        "The basis of the encoder can be merged into the projections.",
         {"encoders": told("folds", "yes")},
     ),
     "longer": Need(
         MUST,
-        "reads on",
-        "A text of 16 times the length of training adds at most 0.05 bits per byte.",
+        "longer texts",
+        "Text of 16 times the training length needs at most 0.05 bits per byte more than text of "
+        "the training length.",
         {
             kind: lambda cells: (amount(cells["longer"]) or (9.0, 0))[0] <= 0.05
             for kind in ("encoders", "attentions")
@@ -139,27 +140,28 @@ NEEDS: dict[str, Need] = {
     ),
     "lookup": Need(
         MUST,
-        "looks up",
-        "It found at least nine of ten needles at 16 times the length of training, or recalled "
-        "nine of ten values of 32 pairs.",
+        "retrieval",
+        "The method retrieved at least 90% of the needles at 16 times the training length, or at "
+        "least 90% of the values of 32 pairs.",
         {"encoders": reaches("lookup", 0.9), "attentions": reaches("lookup", 0.9)},
     ),
     "both": Need(
         MUST,
-        "both ways",
-        "It may also look ahead. All can be causal.",
+        "both directions",
+        "Tokens can also attend to later tokens. (Every method can be causal.)",
         {"attentions": told("causal", "both")},
     ),
     "rope": Need(
         MUST,
         "exact RoPE",
-        "With RoPE in the right place a shift of all positions changes nothing.",
+        "With RoPE before or after the feature map, a shift of all positions changes no output.",
         {"attentions": lambda cells: cells["rope"] != "no"},
     ),
     "fast": Need(
         MUST,
         "fast",
-        "It overtakes softmax before 512 tokens, forward, on one thread of a CPU.",
+        "On one CPU thread, its forward pass is faster than that of softmax from at most 512 "
+        "tokens on.",
         {"attentions": lambda cells: (amount(cells["from"]) or (1e9, 0))[0] <= 512},
     ),
 }

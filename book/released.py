@@ -177,7 +177,7 @@ def _llama_3(base: float = 500_000) -> RotaryEncoder:
 @released(
     "Llama 3.1",
     checkpoint="Llama-3.1-8B",
-    note="the scaling `llama3` is YaRN by turns, from 1 to 4",
+    note="the scaling `llama3` is YaRN, linear in the number of turns from 1 to 4",
 )
 def _llama_3_1(base: float = 500_000) -> RotaryEncoder:
     return STRING(yarn(RoPE(128, base=base).frequencies(), 8, 8192, slow=1, fast=4), layout="half")
@@ -188,7 +188,7 @@ def _mistral(base: float = 1_000_000) -> RotaryEncoder:
     return RoPE(128, base=base, layout="half")
 
 
-@released("Llama 4, text", note="neighbours are pairs; every fourth layer turns nothing")
+@released("Llama 4, text", note="interleaved layout; every fourth layer has no rotation")
 def _llama_4(base: float = 500_000) -> RotaryEncoder:
     return RoPE(128, base=base)
 
@@ -209,7 +209,7 @@ def _gemma_3_global(base: float = 1_000_000) -> RotaryEncoder:
 
 @released(
     "Gemma 4, global layers",
-    note="`proportional`: the frequencies of 256 pairs, and only the fastest 64 turn",
+    note="`proportional`: frequencies for 256 pairs, of which only the 64 fastest rotate",
 )
 def _gemma_4_global(base: float = 1_000_000) -> RotaryEncoder:
     return STRING.from_inv_freq(geometric_frequencies(256, base) * (torch.arange(256) < 64))
@@ -225,17 +225,17 @@ def _modernbert_local(base: float = 10_000) -> RotaryEncoder:
     return RoPE(64, base=base, layout="half")
 
 
-@released("GPT-NeoX", note="the first quarter of the channels turns")
+@released("GPT-NeoX", note="only the first quarter of the channels rotates")
 def _gpt_neox(base: float = 10_000) -> RotaryEncoder:
     return STRING.from_inv_freq(geometric_frequencies(12, base), head_dim=96)
 
 
-@released("GLM-4", note="neighbours are pairs; the first half of the channels turns")
+@released("GLM-4", note="interleaved layout; only the first half of the channels rotates")
 def _glm_4(base: float = 10_000) -> RotaryEncoder:
     return STRING.from_inv_freq(geometric_frequencies(32, base), "interleaved", head_dim=128)
 
 
-@released("Cohere", note="neighbours are pairs")
+@released("Cohere", note="interleaved layout")
 def _cohere(base: float = 500_000) -> RotaryEncoder:
     return RoPE(128, base=base)
 
@@ -256,7 +256,7 @@ PHI_3_LONG = torch.tensor(
     "Phi-3 mini 128k, long texts",
     checkpoint="Phi-3-mini-128k-instruct",
     factor=long_rope_attention_factor(131_072 / 4096, 4096),
-    note="LongRoPE; up to 4096 tokens other frequencies, and the same factor",
+    note="LongRoPE; other frequencies up to 4096 tokens, with the same factor",
 )
 def _phi_3(base: float = 10_000) -> RotaryEncoder:
     return STRING(long_rope(RoPE(96, base=base).frequencies(), PHI_3_LONG), layout="half")
@@ -265,7 +265,7 @@ def _phi_3(base: float = 10_000) -> RotaryEncoder:
 @released(
     "gpt-oss",
     factor=yarn_attention_factor(32),
-    note="YaRN by index, its ends not rounded; a sink in each head",
+    note="YaRN, linear in the index, ends of the ramp not rounded; a sink in each head",
 )
 def _gpt_oss(base: float = 150_000) -> RotaryEncoder:
     return STRING(
@@ -276,7 +276,7 @@ def _gpt_oss(base: float = 150_000) -> RotaryEncoder:
 @released(
     "DeepSeek-V3",
     checkpoint="DeepSeek-V3",
-    note="the last 64 channels turn; YaRN's factor is in the scale of the softmax",
+    note="only the last 64 channels rotate; YaRN's factor is in the scale of the softmax",
 )
 def _deepseek_v3(base: float = 10_000) -> RotaryEncoder:
     return STRING(
@@ -287,7 +287,7 @@ def _deepseek_v3(base: float = 10_000) -> RotaryEncoder:
 # --- images ---
 
 
-@released("Qwen2-VL, text", text_and_image, note="blocks of pairs read time, row and column")
+@released("Qwen2-VL, text", text_and_image, note="blocks of pairs rotate with time, row and column")
 def _qwen2_vl(base: float = 1_000_000) -> RotaryEncoder:
     return STRING(mrope(RoPE(128, base=base).frequencies(), (16, 24, 24)), layout="half")
 
@@ -296,7 +296,7 @@ def _qwen2_vl(base: float = 1_000_000) -> RotaryEncoder:
     "Qwen3-VL, text",
     text_and_image,
     checkpoint="Qwen3-VL-8B-Instruct",
-    note="pairs read time, row and column in turns; the slowest read time",
+    note="pairs rotate with time, row and column alternately; the slowest with time",
 )
 def _qwen3_vl(base: float = 5_000_000) -> RotaryEncoder:
     return STRING(
@@ -338,12 +338,16 @@ def _rope_vit_axial(base: float = 100) -> RotaryEncoder:
     return AxialRoPE(64, 2, base=base)
 
 
-@released("RoPE-ViT, mixed", image_xy, note="column first; each head of each layer learns its own")
+@released(
+    "RoPE-ViT, mixed",
+    image_xy,
+    note="column first; each head of each layer has its own frequencies",
+)
 def _rope_vit_mixed(base: float = 10) -> RotaryEncoder:
     return MixedRoPE(64, 2, heads=6, base=base)
 
 
-@released("DINOv3", image_from_centre, note="the image spans -1 to 1, and a unit is a turn")
+@released("DINOv3", image_from_centre, note="the image spans -1 to 1, and one unit is a full turn")
 def _dinov3(base: float = 100) -> RotaryEncoder:
     return STRING(2 * math.pi * AxialRoPE(64, 2, base=base).frequencies(), layout="half")
 

@@ -32,8 +32,8 @@ And ``python results/{0}.py`` is said again.
 
 After.
 """
-OTHER = "recorded with other code than today's (commit aaaaaaa, bbbbbbb)"
-UNKNOWN = "does not tell whether its code was today's (commit aaaaaaa, bbbbbbb)"
+OTHER = "recorded with another version of the code (commit aaaaaaa, bbbbbbb)"
+UNKNOWN = "recorded with an unknown version of the code (commit aaaaaaa, bbbbbbb)"
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def test_the_page_that_explains_the_mark_has_none(page) -> None:
 @pytest.mark.parametrize(
     ("largest", "code", "end"),
     [
-        (0.0, NOW, "; after 5 steps both report the same numbers"),
-        (2e-7, NOW, "; after 5 steps both report numbers at most 2e-07 apart"),
+        (0.0, NOW, "; after 5 steps both versions report the same numbers"),
+        (2e-7, NOW, "; after 5 steps both versions report numbers that differ by at most 2e-07"),
         (2e-7, BEFORE, ""),
     ],
 )

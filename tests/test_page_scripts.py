@@ -59,7 +59,7 @@ NUMBER = """<h1>T</h1><div class="book-question"><div class="book-asked"><p>How 
 @pytest.mark.parametrize(
     ("answer", "typed", "said"),
     [
-        (15, "fifteen", "Write a number"),
+        (15, "fifteen", "Enter a number"),
         (15, "-15", "has the wrong sign"),
         (15, "30", "off by a factor of two"),
         (15, "4", "4 is too small"),
@@ -87,7 +87,10 @@ def test_an_answer_waits_for_a_prediction(page: Open) -> None:
     one = page(f'{box}<div class="book-answer"><p>It is two.</p></div>', "book-predict.js")
     assert not one.locator(".book-answer p").is_visible()
     one.get_by_label("one").click()
-    assert one.locator("[role=status]").inner_text() == "Not this one, but: two. Read why."
+    assert (
+        one.locator("[role=status]").inner_text()
+        == "Not right. The answer is: two. The explanation is below."
+    )
     assert one.locator(".book-answer p").is_visible()
 
 

@@ -435,16 +435,17 @@ def counts(ledger: Ledger) -> str:
     tried = sum(reading["mutants"] for reading in readings)
     noticed = tried - sum(len(reading["missed"]) for reading in readings)
     return (
-        f"{proved} The LaTeX of {whole} of them is computed with the values of their proofs, and "
-        f"that of {len(readings) - whole} more in part. Of {tried:,} changes of a single sign, "
-        f"number, exponent, function or index in these formulas, the checks notice {noticed:,}."
+        f"{proved} For {whole} of them, the displayed LaTeX is computed with the values of the "
+        f"proof, and for {len(readings) - whole} more, a part of it is. Of {tried:,} changes of a "
+        "single sign, number, exponent, function or index in these formulas, the checks detect "
+        f"{noticed:,}."
     )
 
 
 def reading_in_words(reading: dict[str, Any]) -> str:
     """Return how the displayed LaTeX of a formula is compared with its proofs."""
     if "bound" not in reading:
-        return "the displayed formula is not computed, but a test notices every change of it"
+        return "the displayed formula is not computed, but a test detects every change of it"
     part = "the displayed formula is"
     if len(reading["bound"]) < reading["statements"]:
         count = len(reading["bound"])
@@ -452,7 +453,7 @@ def reading_in_words(reading: dict[str, Any]) -> str:
         part += " is" if count == 1 else " are"
     what = "what it displays" if reading["proof"] == "display" else "a step to what it displays"
     noticed = reading["mutants"] - len(reading["missed"])
-    changes = f"; {noticed} of {reading['mutants']} changes are noticed" if noticed else ""
+    changes = f"; {noticed} of {reading['mutants']} changes are detected" if noticed else ""
     return f"{part} computed with the values of a proof, which proves {what}{changes}"
 
 

@@ -25,10 +25,10 @@
   const field = document.createElement("input"), count = document.createElement("output");
   bar.className = "book-filter";
   bar.setAttribute("role", "search");
-  bar.setAttribute("aria-label", "This list");
+  bar.setAttribute("aria-label", "Search in this list");
   field.type = "search";
   field.autocomplete = "off";
-  label.append("Show only", field);
+  label.append("Show only entries with", field);
   bar.append(label, count);
   let last = title;
   const holds = element => element.matches("section, dl") || boxes.some(box => element.contains(box));

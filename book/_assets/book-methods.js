@@ -34,7 +34,7 @@
       box.hidden = !found;
       return found && `${found} of ${rows.length} ${title}`;
     });
-    said.textContent = counts.filter(Boolean).join(", ") || "No method has all of this.";
+    said.textContent = counts.filter(Boolean).join(", ") || "No method has all of these properties.";
   }
 
   function press(button) {

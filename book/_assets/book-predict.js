@@ -33,8 +33,8 @@
     let arrow = false; // the key that is down
 
     function tell(chosen) {
-      if (chosen === right) { told.textContent = "Right. Read why."; }
-      else { told.replaceChildren("Not this one, but: ", ...words, ". Read why."); }
+      if (chosen === right) { told.textContent = "Right. The explanation is below."; }
+      else { told.replaceChildren("Not right. The answer is: ", ...words, ". The explanation is below."); }
       list.querySelectorAll("input").forEach((radio) => { radio.disabled = true; });
       reveal();
     }
@@ -55,7 +55,7 @@
       radio.name = `${kind}-${number}`;
       radio.checked = before === index;
       radio.addEventListener("click", function () { // an arrow key clicks too
-        if (arrow) { told.textContent = "Enter or Space makes it your choice."; } else { commit(index); }
+        if (arrow) { told.textContent = "Press Enter or Space to confirm your choice."; } else { commit(index); }
       });
       radio.addEventListener("keydown", function (event) {
         arrow = event.key.startsWith("Arrow");
@@ -94,7 +94,7 @@
     answer.setAttribute("hidden", "until-found");
     answer.addEventListener("beforematch", reveal);
     skip.type = "button";
-    skip.textContent = "Show me";
+    skip.textContent = "Show the answer";
     skip.addEventListener("click", reveal);
     list.after(skip);
     choose(list, "guesses", number, "Your prediction", reveal);
@@ -112,8 +112,8 @@
 
   function verdict(text, answer, within) {
     const given = value(text), near = (number) => Math.abs(given - number) <= Math.max(within, 1e-9) * Math.abs(number);
-    if (!Number.isFinite(given)) { return "Write a number, such as 10,000 or 3/4 or −0.5 or 2e6."; }
-    if (near(answer)) { return "Right. Read why."; }
+    if (!Number.isFinite(given)) { return "Enter a number, for example 10,000, 3/4, −0.5 or 2e6."; }
+    if (near(answer)) { return "Right. The explanation is below."; }
     if (near(-answer)) { return `${text} has the wrong sign.`; }
     if (near(2 * answer) || near(answer / 2)) { return `${text} is off by a factor of two.`; }
     return `${text} is too ${given < answer ? "small" : "large"}.`;
@@ -125,9 +125,9 @@
 
     box.setAttribute("role", "group");
     box.setAttribute("aria-label", `Question ${number + 1}`);
-    show.textContent = "Show me";
+    show.textContent = "Show the answer";
     fold.addEventListener("toggle", function () {
-      show.textContent = fold.open ? "Hide" : "Show me";
+      show.textContent = fold.open ? "Hide the answer" : "Show the answer";
       if (fold.open && !about.answer) { mark(list); }
     });
     if (!about.answer) {
@@ -210,7 +210,7 @@
     const mark = document.createElement("span");
     mark.className = "book-read";
     mark.textContent = " ✓";
-    mark.title = "read to its summary";
+    mark.title = "You have read this chapter up to its summary.";
     link.append(mark);
   });
 
@@ -223,12 +223,12 @@
     link.href = "../" + known.last.path + "#" + known.last.section;
     link.textContent = `${known.last.title}: ${known.last.name}`;
     forget.type = "button";
-    forget.textContent = "Forget it all";
+    forget.textContent = "Delete these data";
     forget.addEventListener("click", function () {
       try { localStorage.removeItem(KEY); } catch { return; }
       start.hidden = true;
     });
-    start.append("Go on with ", link, `. Chapters read to the end: ${read}; predictions: ${guesses}; questions: ${answers}. Only this browser knows. `, forget);
+    start.append("Continue with ", link, `. Chapters read to the end: ${read}; predictions made: ${guesses}; questions answered: ${answers}. These data are stored only in your browser. `, forget);
     start.hidden = false;
   }
 })();

@@ -79,7 +79,7 @@
       running = new Worker(URL.createObjectURL(new Blob(["(" + worker + ")();\n", scripts], { type: "text/javascript" })));
       const parts = { what: "start", wasm: bytes(made.wasm), library: bytes(made.library), site: bytes(made.site), lock: made.lock };
       return new Promise(function (done, failed) {
-        running.onerror = function (event) { failed(event.message || "the browser started no worker"); };
+        running.onerror = function (event) { failed(event.message || "the browser did not start a worker"); };
         running.onmessage = function (event) {
           const what = event.data.what;
           if (what === "python") { tell("Loading sympy …"); }
@@ -119,9 +119,9 @@
     seen.forEach(function (all) {
       const one = all[0], line = element("li"), times = all.length > 1 ? " (" + all.length + " cases)" : "";
       if (one.holds) {
-        line.append(numbered(one.label) + times + ": both sides are equal, and the variant with a mistake differs from them.");
+        line.append(numbered(one.label) + times + ": both sides are equal, and the variant with a mistake differs from the left side.");
       } else if (!one.differs) {
-        line.append(numbered(one.label) + ": the variant with a mistake equals the left side too, so this check proves nothing.");
+        line.append(numbered(one.label) + ": the variant with a mistake also equals the left side, so this check cannot detect the mistake.");
       } else {
         const shown = one.formula || one.text;
         line.append(numbered(one.label) + ": the two sides differ" + (shown ? (one.entry ? ", in " + one.entry + "," : "") + " by" : "."));
@@ -136,7 +136,7 @@
     if (!found.holds && found.equations.every(function (one) { return one.holds; })) { list.append(element("li", "", found.error)); }
     if (found.checks) { list.append(element("li", "", counted(found.checks, "further check holds.", "further checks hold."))); }
     answer.append(list);
-    if (proof.left) { answer.append(element("p", "prove-small", counted(proof.left, "check", "checks") + " of this cell need" + (proof.left === 1 ? "s" : "") + " PyTorch: the tests of the book run " + (proof.left === 1 ? "it." : "them."))); }
+    if (proof.left) { answer.append(element("p", "prove-small", counted(proof.left, "check", "checks") + " of this cell need" + (proof.left === 1 ? "s" : "") + " PyTorch and cannot run in the browser. The tests of the book run " + (proof.left === 1 ? "it." : "them."))); }
     answer.append(element("p", "prove-small", "Your browser computed this with sympy in " + seconds.toFixed(seconds < 1 ? 2 : 1) + " s. Shift+Enter runs it again."));
   }
 
@@ -185,7 +185,7 @@
     function changed() { answer.textContent = ""; idle(""); draw(); }
     async function run() {
       if (box.dataset.state === "runs") { return; }
-      if (answered) { status.textContent = "Another proof of this page is running."; return; }
+      if (answered) { status.textContent = "Another proof on this page is running."; return; }
       const mine = {};
       run.now = mine;
       answer.textContent = "";
@@ -225,7 +225,7 @@
       run.now = null;
       stop();
       idle("");
-      status.textContent = "Stopped. The next run starts Python again.";
+      status.textContent = "Stopped. The next run will load Python again.";
       go.focus();
     });
     slip.hidden = !proof.mistakes.length;

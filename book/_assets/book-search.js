@@ -322,6 +322,6 @@ for (const hit of hits) {
   entry.append(link, from, excerpt(hit.excerpt));
   list.append(entry);
 }
-summary.textContent = !query ? "Type what you are looking for: words, names, methods, symptoms."
-  : hits.length ? `${hits.length} places for “${query}”, the best first.` : `No page has “${query}”, or anything like it.`;
+summary.textContent = !query ? "Type what you are looking for, for example a word, a method or a symptom."
+  : hits.length ? `${hits.length} results for “${query}”, the best first.` : `No page contains “${query}” or a similar word.`;
 })();

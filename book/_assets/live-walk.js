@@ -333,7 +333,7 @@ bookLive.add("walk", (box, _, about) => {
       under: position(() => s.moved),
       says: (now, was) => {
         const top = best(now[s.mark]);
-        return "At positions " + s.moved + "–" + (s.moved + 5) + " " + which(s.mark) + " gives " + quoted(top) + " " + percent(now[s.mark][top]) + " of its weight" + (s.moved ? ", at positions 0–5 it was " + percent(was[s.mark][top]) + ". Largest change of a weight: " + points(apart(now, was)) + "." : ". Move the sentence.");
+        return "At positions " + s.moved + "–" + (s.moved + 5) + " " + which(s.mark) + " gives " + quoted(top) + " " + percent(now[s.mark][top]) + " of its weight" + (s.moved ? "; at positions 0–5 this weight is " + percent(was[s.mark][top]) + ". Largest change of a weight: " + points(apart(now, was)) + "." : ". Move the sentence.");
       },
       share: (x) => { s.moved = Math.round(100 * x); },
     },
@@ -346,7 +346,7 @@ bookLive.add("walk", (box, _, about) => {
       under: position(() => s.moved),
       says: (now, was) => {
         const top = best(now[s.mark]), score = dot(rotate(q[s.mark], rope(s.moved + s.mark)), rotate(k[top], rope(s.moved + top)));
-        return capital(which(s.mark)) + " gives " + quoted(top) + " " + percent(now[s.mark][top]) + "; their score is " + score.toFixed(2) + " / √8. " + (s.moved ? "Moved by " + s.moved.toFixed(1) + " tokens, the largest change of a weight is " + points(apart(now, was)) + "; with added vectors it is " + points(apart(softmax(added(q, s.moved), added(k, s.moved)), STRAIGHT.added)) + "." : "Move the sentence.");
+        return capital(which(s.mark)) + " gives " + quoted(top) + " " + percent(now[s.mark][top]) + "; their score is " + score.toFixed(2) + " / √8. " + (s.moved ? "Moved by " + s.moved.toFixed(1) + " tokens: the largest change of a weight is " + points(apart(now, was)) + " with RoPE, and with added vectors it is " + points(apart(softmax(added(q, s.moved), added(k, s.moved)), STRAIGHT.added)) + "." : "Move the sentence.");
       },
       share: (x) => { s.moved = 100 * x; },
     },
@@ -380,7 +380,7 @@ bookLive.add("walk", (box, _, about) => {
       draw: (canvas) => drawNumbers(canvas, matrix((x) => string(x, rope(s.distance), s.basis)), { across: "channel of k", down: "channel of q" }),
       controls: () => [slider("Basis P", "basis", (x) => (x ? percent(x) : "identity")), slider("Distance r", "distance", tokens), check("q and k follow the basis", "carry")],
       under: position(() => 0),
-      says: (now, was) => { const full = matrix((x) => string(x, rope(s.distance), s.basis)).flat().filter((x) => Math.abs(x) > 1e-4).length; return full + " of the 64 entries of the matrix exceed 0.0001. Largest difference between a weight and RoPE’s: " + points(apart(now, was)) + (s.carry ? "." : ", because q and k are now rotated in other planes."); },
+      says: (now, was) => { const full = matrix((x) => string(x, rope(s.distance), s.basis)).flat().filter((x) => Math.abs(x) > 1e-4).length; return full + " of the 64 entries of the matrix are above 0.0001 in absolute value. Largest difference between a weight and RoPE’s: " + points(apart(now, was)) + (s.carry ? "." : ", because q and k are now rotated in other planes."); },
       share: (x) => { s.carry = true; s.basis = x; },
     },
     linear: {
@@ -389,16 +389,16 @@ bookLive.add("walk", (box, _, about) => {
       drawLeft: (canvas) => drawTiles(canvas, plain, BLUE), draw: (canvas) => drawTiles(canvas, kernel(fq, fk), SKY),
       controls: () => [slider("Repeat the sentence", "copies", (x) => "× " + 2 ** x)],
       under: () => "",
-      says: () => { const n = N * 2 ** s.copies, top = best(plain[s.mark]); return "For n = " + n + " words softmax has " + count(n * n) + " weights, linear attention keeps 8 × 8 + 8 = 72 numbers. In one sentence " + which(s.mark) + " gives " + quoted(top) + " " + percent(plain[s.mark][top]) + " by softmax and " + percent(kernel(fq, fk)[s.mark][top]) + " by these features."; },
+      says: () => { const n = N * 2 ** s.copies, top = best(plain[s.mark]); return "For n = " + n + " words, softmax has " + count(n * n) + " weights, and linear attention stores 8 × 8 + 8 = 72 numbers. In one sentence, " + which(s.mark) + " gives " + quoted(top) + " " + percent(plain[s.mark][top]) + " with softmax and " + percent(kernel(fq, fk)[s.mark][top]) + " with these features."; },
       share: (x) => { s.copies = Math.min(5, Math.floor(6 * x)); },
     },
     favor: {
       paint: ORANGE, keys: ["doublings"], arrive: () => { if (!estimate) { sampleAll(); } }, renew: sampleAll,
-      now: () => estimate, was: () => plain, left: () => "Estimated weights (filled) and softmax’s own (outline)", right: () => "Mean error of a weight, percentage points; one dot per draw; dashed: all weights 1/6",
+      now: () => estimate, was: () => plain, left: () => "Estimated weights (filled) and softmax weights (outline)", right: () => "Mean error of a weight, percentage points; one dot per draw; dashed: all weights 1/6",
       draw: (canvas) => drawErrors(canvas, ORANGE),
       controls: () => [slider("Features m", "doublings", (x) => count(2 ** x)), button("Draw again", sample, { primary: true }), button("Draw 20 times", () => range(20).forEach(sample))],
       under: () => "",
-      says: () => { const m = 2 ** s.doublings, same = tries.filter(([n]) => n === m), mean = same.reduce((sum, [, e]) => sum + e, 0) / same.length; return "With m = " + count(m) + " features this draw is off by " + points(same.at(-1)[1]) + " per weight on average. Over " + same.length + (same.length === 1 ? " draw" : " draws") + " the mean is " + (100 * mean).toFixed(1) + "."; },
+      says: () => { const m = 2 ** s.doublings, same = tries.filter(([n]) => n === m), mean = same.reduce((sum, [, e]) => sum + e, 0) / same.length; return "With m = " + count(m) + " features, the mean error of a weight in this draw is " + points(same.at(-1)[1]) + ". Over " + same.length + (same.length === 1 ? " draw" : " draws") + " the mean error is " + (100 * mean).toFixed(1) + "."; },
       share: (x) => { const m = x < 0.5 ? 4 : 10; if (x === 0) { tries = []; } if (tries.length < 12 * x || m !== s.doublings || !tries.length) { s.doublings = m; sample(); } },
     },
     state: {
@@ -411,7 +411,7 @@ bookLive.add("walk", (box, _, about) => {
       says: () => {
         if (!s.read) { return "No word has been read yet, so S and z are zero. Read the first word."; }
         const m = s.read - 1, past = range(s.read).map((n) => fk[n]), y = times(1 / dot(past.reduce(add), fq[m]), answer(outer(fk, v, SIX.map((n) => Number(n <= m))), fq[m]));
-        return "After " + s.read + (s.read === 1 ? " word " : " words ") + quoted(m) + " reads its output from 72 numbers. The average with the weights of its row is the same: largest difference " + Math.max(...add(y, times(-1, average(STRAIGHT.causal[m], v))).map(Math.abs)).toFixed(6) + ".";
+        return "After " + s.read + (s.read === 1 ? " word " : " words ") + quoted(m) + " reads its output from 72 numbers. The average of the values with the weights of its row is the same, with a largest difference of " + Math.max(...add(y, times(-1, average(STRAIGHT.causal[m], v))).map(Math.abs)).toFixed(6) + ".";
       },
       share: (x) => { s.read = Math.min(N, Math.floor(7 * x)); s.mark = Math.max(0, s.read - 1); },
     },

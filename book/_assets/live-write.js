@@ -75,7 +75,7 @@ bookLive.add("write", (box, run, about) => {
     model.then = element("p.live-then");
     const item = element("li", {}, element("p.live-name", {}, model.title), model.bits, model.line, model.then,
       element("div.live-keeps", {}, element("div.live-bar", { "aria-hidden": "true" }, model.bar), model.memory),
-      element("p.live-then", {}, "on held-out text " + model.plain + " bits per byte; on passages that come twice " + model.first + " the first time and " + model.second + " the second time"));
+      element("p.live-then", {}, "on held-out text " + model.plain + " bits per byte; on passages that occur twice, " + model.first + " in the first copy and " + model.second + " in the second copy"));
     item.style.setProperty("--own", model.colour);
     return item;
   }));
@@ -86,7 +86,7 @@ bookLive.add("write", (box, run, about) => {
     element("div.live-foot", {},
       element("button", { type: "button", onclick: () => { input.value = ""; change({ text: about.text, temperature: 0, seed: 1 }); } }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state"),
-      element("small", {}, "The more bits a byte costs, up to " + SURPRISED + ", the stronger its mark. After the bar the text comes a second time. What a model wrote is underlined. On held-out text: mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models here are those of the first seed.")));
+      element("small", {}, "The more bits a model needs for a byte (up to " + SURPRISED + "), the more strongly the byte is marked. After the bar, the text occurs a second time. Bytes that a model generated are underlined. Numbers for held-out text are the mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models shown here were trained with the first seed.")));
 
   /* ---- drawing ---- */
 
@@ -107,21 +107,21 @@ bookLive.add("write", (box, run, about) => {
     model.again = period ? part(period, given.length) : NaN;
     const number = (v) => (Number.isFinite(v) ? v.toFixed(2) : "…");
     model.bits.replaceChildren(...(given.length < 2 ? [] : period
-      ? ["first time ", element("b", {}, number(model.once)), ", second time ", element("b", {}, number(model.again)), " bits per byte"]
+      ? ["first copy ", element("b", {}, number(model.once)), ", second copy ", element("b", {}, number(model.again)), " bits per byte"]
       : [element("b", {}, number(model.once)), " bits per byte"]));
     const now = model.read.kept(all.length), full = models[0].read.kept(MOST + LONGEST);
-    model.memory.textContent = "keeps " + kilobytes(now) + " per layer" + (now < model.read.kept(all.length + 1) ? ", " + 4 * (model.read.kept(1) - model.read.kept(0)) + " bytes more for each byte" : ", at any length");
+    model.memory.textContent = "stores " + kilobytes(now) + " per layer" + (now < model.read.kept(all.length + 1) ? ", " + 4 * (model.read.kept(1) - model.read.kept(0)) + " bytes more for each byte" : ", at any length");
     model.bar.style.width = (100 * now) / full + "%";
     const after = caret > 0 && model.read.scores[caret];
     const likely = after ? shares(after).map((p, byte) => [p, byte]).sort((a, b) => b[0] - a[0]).slice(0, 3) : [];
-    model.then.replaceChildren(...(likely.length ? [caret < given.length ? "at the cursor it expects " : "it expects ", ...likely.flatMap(([p, byte], i) => [i ? ", " : "", element("code", {}, named(byte)), " " + Math.round(100 * p) + " %"])] : ["…"]));
+    model.then.replaceChildren(...(likely.length ? [caret < given.length ? "most probable bytes at the cursor: " : "most probable next bytes: ", ...likely.flatMap(([p, byte], i) => [i ? ", " : "", element("code", {}, named(byte)), " " + Math.round(100 * p) + " %"])] : ["…"]));
   }
 
   function draw() {
     const given = text(), period = repeats(given);
     const caret = bytes(state.text.slice(0, document.activeElement === input ? input.selectionEnd : state.text.length)).length;
     if (input.value !== state.text) { input.value = state.text; }
-    room.textContent = given.length + " of " + MOST + " bytes" + (new TextEncoder().encode(state.text).length > given.length ? ": the rest is not used" : "");
+    room.textContent = given.length + " of " + MOST + " bytes" + (new TextEncoder().encode(state.text).length > given.length ? " (the rest is ignored)" : "");
     on.textContent = state.writing ? "Stop" : "Continue the text";
     twice.disabled = !given.length || 2 * given.length > MOST;
     draws.disabled = !state.temperature;
@@ -133,8 +133,8 @@ bookLive.add("write", (box, run, about) => {
     const given = text(), period = repeats(given);
     if (given.length < 2) { return "Type at least two bytes."; }
     const told = (model) => model.title + " " + (period ? model.once.toFixed(1) + " → " + model.again.toFixed(1) : model.once.toFixed(2));
-    const wrote = models[0].written.length ? " Each model continued with " + models[0].written.length + " bytes." : "";
-    return (period ? "The text comes twice. Bits per byte, first and second time: " : "Bits per byte: ") + models.map(told).join(", ") + "." + wrote;
+    const wrote = models[0].written.length ? " Each model continued the text with " + models[0].written.length + " bytes." : "";
+    return (period ? "The text occurs twice. Bits per byte in the first and in the second copy: " : "Bits per byte: ") + models.map(told).join(", ") + "." + wrote;
   }
 
   /* ---- reading and writing: each model goes on by itself, and the worker serves them in turn ---- */

@@ -90,7 +90,7 @@ def heads_behind(stands: str, size: float) -> Drawn:
     axes = layout(
         height=400,
         margin={"l": 48, "r": 14, "t": 44, "b": 104},
-        title_text=f"{stands}: a head's score changes by up to {found['change']:.2f}",
+        title_text=f"transform {stands}:<br>score of a head changes by up to {found['change']:.2f}",
         xaxis=axis("common shift of all positions", 0, SHIFTS),
         yaxis=axis("score", -2.75, 2.75, dtick=1),
     )
@@ -265,7 +265,7 @@ def losses_by_density(
         height=390,
         margin={"l": 60, "r": 14, "t": 44, "b": 96},
         title_text=f"{projections} projections",
-        xaxis=axis("density of S; last: dense S after RoPE", type="category"),
+        xaxis=axis("density of S (rightmost: dense S after RoPE)", type="category"),
         yaxis=axis("loss (nats)", -3.7, 0.5, type="log", tickvals=[0.001, 0.01, 0.1, 1]),
     )
     start, sparse, after = (means[kinds.index(kind)][0] for kind in ("0", "0.1", "after RoPE"))

@@ -278,7 +278,7 @@ def connected_chance(channels: int, density: float) -> Drawn:
                 dots([density], [here], colour, hover=hover),
                 dots([half], [0.5], PALETTE["grey"], symbol="x", size=10, hover=hover),
             ],
-            f"f = {density:g}: probability {here:.0%}; it is one half at {half:.3f}",
+            f"probability {here:.0%} at f = {density:g}, and 50% at f = {half:.3f}",
             x=axis("density f", 0, 0.3, dtick=0.1),
             y=axis("probability", 0, 1.05, tickformat=".0%"),
         ),
@@ -348,11 +348,11 @@ def solve_error(
                ticktext=["10⁻¹⁶", "10⁻¹⁵", "10⁻¹⁴", "10⁻¹³", "10⁻¹²", "10⁻¹¹"]),
     )  # fmt: skip
     shapes = (
-        "For large norms the curves of the inverse and of the solve keep rising, and the curve of "
-        "the package remains the lowest."
+        "For large norms the curves of the inverse and of the linear solve keep rising, and the "
+        "curve of the package remains the lowest."
         if d % 2
-        else "For large norms the curves of the inverse and of the solve stay level, and the curve "
-        "of the package is lowest."
+        else "For large norms the curves of the inverse and of the linear solve stay level, and "
+        "the curve of the package is lowest."
     )
     room = {"l": 40, "r": 10, "t": 34, "b": 84}
     return Drawn(

@@ -346,8 +346,9 @@ def seeds_by_block(
     axes = layout(
         height=390,
         margin={"l": 50, "r": 14, "t": 44, "b": 84},
-        title_text=f"{pair}: mean {gain:+.2f}, {better} of {count} seeds better, p = {p:.3f}",
-        xaxis=axis("block size B; direct: ω learned directly", -0.5, len(names) - 0.5,
+        title_text=f"{pair}: mean change {gain:+.2f},<br>"
+        f"better on {better} of {count} seeds, p = {p:.3f}",
+        xaxis=axis("block size B (direct: ω learned directly)", -0.5, len(names) - 0.5,
                    type="category", categoryorder="array", categoryarray=names),
         yaxis=axis("accuracy", 0, 1.05, dtick=0.2),
     )  # fmt: skip

@@ -411,7 +411,9 @@ def structured_bias(channels: int) -> Drawn:
     drawn = [
         line(SHORT, high, grey, "bounds for every z", dash="dot", hover=hover),
         line(SHORT, low, grey, dash="dot", hover=hover),
-        line(SHORT, one, teal, f"{display('favor-unit-circulant')}, one channel", hover=hover),
+        line(
+            SHORT, one, teal, f"{display('favor-unit-circulant')}, z with one channel", hover=hover
+        ),
         line([0, 4], [0, 0], COLOURS["favor-iid"], "independent rows", width=1.5, dash="dash"),
     ]
     axes = layout(
@@ -527,7 +529,7 @@ def weight_errors(
         title_text=f"64 features: independent rows {independent:.2f}, simplex {simplex:.2f}",
         xaxis=axis("features m", 1.15, 2.76, type="log", tickvals=sizes),
         yaxis=axis(
-            "error relative to uniform weights", -0.75, 0.82, type="log", tickvals=ticks,
+            "error / error of uniform weights", -0.75, 0.82, type="log", tickvals=ticks,
             ticktext=[f"{y:g}" for y in ticks],
         ),
         margin={"b": 110},
@@ -599,7 +601,8 @@ def free_projection(features: int) -> Drawn:
     )
     axes = layout(
         height=320,
-        title_text=f"layer {whole:.2f} times as fast, attention {core:.2f} times as fast",
+        title_text=f"without the projection: layer {whole:.2f} times,<br>"
+        f"attention {core:.2f} times as fast",
         xaxis=axis("thousand multiplications per token", 0, 1350),
         margin={"l": 128},
         showlegend=False,

@@ -292,13 +292,13 @@ def weighed_values(weight: str, token: int) -> Drawn:
         found["status"],
         "does not have the highest bar",
         "has the highest bar",
-        "ties for the highest bar",
+        "shares the highest bar",
     )
     height = pick(
         found["status"],
         "is not the highest",
         "is the highest",
-        "ties with another bar for the highest",
+        "is as high as one other bar and higher than the rest",
     )
     beside = torch.linspace(-0.2, 0.2, len(rows[0][0])).tolist()
     allowed = [((end, at - 0.36), (end, at + 0.36)) for at, (_, end) in enumerate(rows)]

@@ -257,9 +257,9 @@ def other_machine(ridge: float, channels: int, numbers: str) -> Drawn:
     axes = layout(
         height=360,
         margin={"l": 60, "r": 14, "t": 44, "b": 84},
-        title_text=f"softmax: all from {whole:,.0f} tokens; state: {state:.0%}",
+        title_text=f"softmax: 100% from {whole:,.0f} tokens; state: {state:.0%}",
         xaxis=tokens_axis([1, 16, 256, 4096, 65536], 0, math.log10(TEXTS[-1])),
-        yaxis=axis("usable share of multiplications", 0, 1.05, tickformat=".0%"),
+        yaxis=axis("usable share of the full rate", 0, 1.05, tickformat=".0%"),
     )
     return Drawn(
         go.Figure(traces, axes),

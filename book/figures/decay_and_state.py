@@ -433,7 +433,8 @@ def markers_and_decays(number: float, own: float, other: float, symbol: float) -
             dots(ASKED, yes, colour, names[0], size=12, hover=hover),
             dots(ASKED, no, PALETTE["grey"], names[1], size=11, symbol="x", hover=hover),
         ]
-        head = f"{name}: {pick(apart, 'mixed', 'separated')}, yes ≥ {least:.2f}, no ≤ {most:.2f}"
+        found_apart = pick(apart, "mixed", "separated")
+        head = f"{name} decay: {found_apart} (yes ≥ {least:.2f}, no ≤ {most:.2f})"
         rows.append(Panel(traces, head, x=x, y=axis("weight", -0.2, 2.25, dtick=1), shapes=marks))
         weights.append(
             f"With a {name} decay all dots are at {least:.2f} or above, and all crosses are at "

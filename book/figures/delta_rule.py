@@ -270,7 +270,7 @@ def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
         maps,
         Panel(
             writes,
-            "write of each token (key A or B)",
+            "number written by each token (key A or B)",
             x={**ticks, "tickangle": 0, "range": [-0.6, len(CHUNK) - 0.4], "zeroline": False},
             y=axis(None, -4.6, 7.6, dtick=2),
         ),
@@ -439,7 +439,7 @@ def noise_of_rates(load: float) -> Drawn:
     ]
     axes = layout(
         height=360,
-        title_text=f"best rate {best:.2f}: {least:.0%} of the ratio of a sum",
+        title_text=f"at the best rate {best:.2f}: {least:.0%} of the ratio of a sum",
         xaxis=axis("rate β", 0, 1.5),
         yaxis=axis("noise-to-signal ratio (sum = 1)", 0.55, 1.6, dtick=0.2),
     )

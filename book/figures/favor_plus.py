@@ -294,7 +294,7 @@ def orthogonal_gains(features: int, square: float) -> Drawn:
     axes = layout(
         height=380,
         margin={"b": 110},
-        title_text=f"error: FAVOR+ {one:.0%}, hyperbolic {both:.0%} of independent",
+        title_text=f"relative error: FAVOR+ {one:.0%}, hyperbolic {both:.0%}",
         xaxis=axis("‖z‖²", 0, 8),
         yaxis=axis("error relative to independent rows", 0, 1.08, tickformat=".0%"),
     )
@@ -590,7 +590,7 @@ def causal_habits(factor: float) -> Drawn:
     ]
     axes = layout(
         height=400,
-        title_text=f"both habits: errors up to {habits:.2f}",
+        title_text=f"with both habits: errors up to {habits:.2f}",
         xaxis=axis("position", 0.7, TOKENS + 0.3, dtick=1),
         yaxis=axis("output", -1.1, 1.1, dtick=0.5),
         margin={"b": 110},

@@ -186,7 +186,7 @@ def mirrored_basis(between: str, mirror: float) -> Drawn:
         title_text=f"Error: {found[0]:.2f} if Pᵀ is folded, {found[1]:.2f} if P is dropped",
         xaxis=axis("what P does to the two channels", -6, 96, tickvals=[0, 45, 90],
                    ticktext=["changes a sign", "swaps", "changes a sign"]),
-        yaxis=axis("rms error, relative to the scores", -0.05, 1.3, dtick=0.5),
+        yaxis=axis("rms error / rms of the scores", -0.05, 1.3, dtick=0.5),
     )  # fmt: skip
     folded, dropped = map(_zeros, curves)
     return Drawn(

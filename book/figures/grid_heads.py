@@ -73,7 +73,7 @@ def mean_of_heads(spread: float) -> Drawn:
     low, high = found["ends"]
     shape = pick(
         found["shape"],
-        "a plus along the row and the column of the query",
+        "a plus, whose arms are the row and the column of the query",
         "a hill that is higher in some directions than in others",
         "a round hill around the query",
     )
@@ -318,9 +318,9 @@ def _called(name: str) -> str:
 
 
 TASKS = {
-    "one": "task one (one neighbour)",
-    "two": "task two (two neighbours)",
-    "two-content": "task two with content",
+    "one": "the task “one” (one neighbour)",
+    "two": "the task “two” (two neighbours)",
+    "two-content": "the task “two-content” (two neighbours, with content)",
 }
 SIZES = {"as trained": "of the training size", "12 × 12": "of 12 × 12 patches"}
 
@@ -366,7 +366,7 @@ def neighbour_accuracies(
     fig = panels(
         Panel(
             traces,
-            f"task {task}, {grids}: mean, p",
+            f"task “{task}”, {grids}; right: mean, p",
             x=axis("accuracy", 0, 1.62, tickvals=[0, 0.25, 0.5, 0.75, 1]),
             y=downwards(
                 len(rows), tickvals=rows, ticktext=[wrapped(name, 12) for name in called.values()]

@@ -329,8 +329,8 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The plane of a pair whose two channels rotate by {alpha:g} and {beta:g} degrees, with "
-        f"the unit circle and its image. The image of the circle is {shape}. The shortest radius "
-        f"of the image is {short:.2f}. The longest radius of the image is {long:.2f}. The "
-        f"determinant of the map is {found['det']:.2f}.",
+        f"The figure shows the plane of a pair whose two channels rotate by {alpha:g} and {beta:g} "
+        f"degrees, with the unit circle and its image. The image of the circle is {shape}. The "
+        f"shortest radius of the image is {short:.2f}. The longest radius of the image is "
+        f"{long:.2f}. The determinant of the map is {found['det']:.2f}.",
     )

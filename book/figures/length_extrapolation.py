@@ -393,7 +393,7 @@ def read_on(method: str, *, recorded: Seeds) -> Drawn:
     fewer = sum(row[-1] < values[-1] for row in means.values())
     axes = layout(
         height=380,
-        title_text=f"{NAMES[method]}:<br>{values[0]:.2f} at 64, {values[-1]:.2f} at 1,024",
+        title_text=f"{NAMES[method]}:<br>{values[0]:.2f} at 64 bytes, {values[-1]:.2f} at 1,024",
         title_y=0.95,  # plotly lifts a title of two lines
         xaxis=axis("bytes read", math.log10(58), math.log10(1130), type="log",
                    tickvals=LENGTHS, ticktext=[f"{n:,}" for n in LENGTHS]),

@@ -224,9 +224,9 @@ def taylor_weights(score: float, order: str) -> Drawn:
     ticks = {"tickvals": [0.01, 0.1, 1, 10], "ticktext": ["0.01", "0.1", "1", "10"]}
     axes = layout(
         height=360,
-        title_text=f"{features:,} features: {found['ratio']:.3g} times the exponential",
+        title_text=f"polynomial / exponential = {found['ratio']:.3g} ({features:,} features)",
         xaxis=axis("score s", -4, 4),
-        yaxis=axis("weight before division", -2, 2, type="log", **ticks),
+        yaxis=axis("weight (not normalised)", -2, 2, type="log", **ticks),
     )
     return Drawn(
         go.Figure(drawn, axes),

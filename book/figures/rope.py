@@ -333,7 +333,7 @@ def rounded_positions(start: int) -> Drawn:
     ]
     axes = layout(
         height=380,
-        title_text=f"bfloat16 holds {left:.0f} of these {ROUNDED} positions",
+        title_text=f"bfloat16 distinguishes {left:.0f} of these {ROUNDED} positions",
         xaxis=axis("distance (tokens)"),
         yaxis=axis("score", 0.2, 1.05),
     )

@@ -222,13 +222,13 @@ def resolution_scores(convention: str, side: int) -> Drawn:
         [
             Panel(
                 left,
-                f"offset in patches:<br>changes by {by_patch:.3f}",
+                f"offset in patches:<br>curves differ by {by_patch:.3f}",
                 x=axis("offset (patches)", 0, TRAINED),
                 y=upright,
             ),
             Panel(
                 right,
-                f"offset in image widths:<br>changes by {by_width:.3f}",
+                f"offset in image widths:<br>curves differ by {by_width:.3f}",
                 x=axis("offset (image widths)", 0, 1),
                 y=upright,
             ),

@@ -484,7 +484,7 @@ def slower_pairs(scale: float, length: int) -> Drawn:
     axes = layout(
         height=340,
         title_text=f"{longer:,.0f} tokens: YaRN keeps {whole:.0f} frequencies unchanged",
-        xaxis=axis("pair i, from fast to slow"),
+        xaxis=axis("pair i, from high to low frequency"),
         yaxis=axis("frequency divided by", -0.05, math.log10(40), type="log",
                    tickvals=[1, 2, 4, 8, 16, 32]),
     )  # fmt: skip

@@ -310,7 +310,7 @@ def near_the_pole(angle: float) -> Drawn:
     output, denominator = found["output"], found["denominator"]
     axes = layout(
         height=400,
-        title_text=f"denominator also rotated: {denominator:.4f}, output {output:,.1f}",
+        title_text=f"rotated denominator {denominator:.4f}, output {output:,.1f}",
         xaxis=axis("rotation per token (degrees)", 0, 360, dtick=90),
         yaxis=axis("output of the first token", -1.3, 12),
         margin={"b": 96},

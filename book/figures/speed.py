@@ -160,7 +160,7 @@ def recorded_times(
             y=milliseconds("ms per head", *decades),
             shapes=[marks.upright(tokens, width=1.5, dash="dot")],
         ),
-        Panel([bars], x=milliseconds(f"ms at n = {tokens:,}, and × {first}", *decades)),
+        Panel([bars], x=milliseconds(f"ms at n = {tokens:,} (and multiple of {first})", *decades)),
         heights=(0.52, 0.32),
         height=600,
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
@@ -228,7 +228,7 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
                 opacity=0.8,
             )
         )
-    told = f"the peer is faster in {len(traces[1].x)} of {len(shown)} ratios"
+    told = f"the peer is faster in {len(traces[1].x)} of {len(shown)} cases"
     ticks = [0.03, 0.1, 0.3, 1, 3]
     axes = layout(
         height=660,

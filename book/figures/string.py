@@ -169,7 +169,7 @@ def moving_pair(mixing: float, direction: float) -> Drawn:
     axes = layout(
         height=380,
         margin={"l": 54, "r": 14, "t": 44, "b": 88},
-        title_text=f"norm of the commutator: {part:.2f} × product of norms",
+        title_text=f"norm of the commutator / product of norms: {part:.2f}",
         xaxis=axis("shift of query and key (patches)", 0, FARTHEST),
         yaxis=axis("score", -1.1, 1.1, dtick=0.5),
     )

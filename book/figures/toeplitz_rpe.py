@@ -204,7 +204,7 @@ def toeplitz_memory(features: int) -> Drawn:
     times, meet = found["times"], found["meet"]
     axes = layout(
         height=380,
-        title_text=f"{times:.0f} times as much at {PATCHES} tokens, equal at {meet:,.0f}",
+        title_text=f"algorithm 1: {times:.0f} × at {PATCHES} tokens, equal at {meet:,.0f}",
         xaxis=tokens_axis([16, 128, 1024, 8192, 65536], math.log10(13), math.log10(160_000)),
         yaxis=axis("memory (MiB)", -1, 8, type="log", dtick=2, exponentformat="power"),
     )
@@ -264,7 +264,7 @@ def toeplitz_times(
     axes = layout(
         height=420,
         margin={"l": 54, "r": 14, "t": 44, "b": 100},
-        title_text=f"FFT faster from: operations {counted:,}, time {clock}",
+        title_text=f"FFT faster from {counted:,} (operations), {clock} (time)",
         xaxis=tokens_axis([64, 512, 4096, 32768], math.log10(56), math.log10(40_000)),
         yaxis=axis("time / time of the matrix", math.log10(0.2), math.log10(300), type="log",
                    tickvals=[0.3, 1, 3, 10, 30, 100]),
@@ -507,7 +507,7 @@ def own_kind_votes(factor: float) -> Drawn:
                 ),
             ],
             f"factor {factor:.3g}: {found['share']:.0%} of the predictions right",
-            x=axis("weight of own kind / weight of other kinds", 0, 3, type="log",
+            x=axis("weight of the own kind / weight of other kinds", 0, 3, type="log",
                    tickvals=[1, 10, 100, 1000], ticktext=["1", "10", "100", "1,000"]),
             y=axis("accuracy", 0.3, 1.03, dtick=0.2),
         ),

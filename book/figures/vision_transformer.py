@@ -161,12 +161,12 @@ def finer_patches(spacing: float) -> Drawn:
             ),
             dots([spacing], found["here"], PALETTE["red"], size=13),
         ],
-        f"{here:.0f}% of pairs are further apart",
+        f"{here:.0f}% of pairs are further apart<br>than in training",
         x=axis("distance of neighbours", 0.1, 1.5, tickvals=[0.5, 1, 1.5]),
         y=axis(low=-3, high=103, ticksuffix="%", dtick=50),
     )
     fig = panels(
-        [places, shares], across=0.16, height=320, margin={"l": 12, "r": 14, "t": 36, "b": 84}
+        [places, shares], across=0.16, height=336, margin={"l": 12, "r": 14, "t": 52, "b": 84}
     )
     return Drawn(
         fig,
@@ -392,7 +392,7 @@ def told_differences(pictures: int, disagree: float) -> Drawn:
             sizes,
             significant([abs(gap) for gap in gaps], 2),
             [COLOURS[name] for name in methods],
-            "differences found",
+            "measured differences",
             size=10,
             hovertext=words,
             hover="%{hovertext}: %{y}",
@@ -401,7 +401,7 @@ def told_differences(pictures: int, disagree: float) -> Drawn:
     ]
     axes = layout(
         height=380,
-        title_text=f"{pictures:,.0f} images can show {here:.1f} points",
+        title_text=f"{pictures:,.0f} images can show<br>a difference of {here:.1f} points",
         xaxis=axis(
             "test images", 1.9, 5.3, type="log",
             tickvals=[100, 1000, 10_000, 100_000], ticktext=["100", "1,000", "10,000", "100,000"],

@@ -461,7 +461,8 @@ def divided_bias(channels: int) -> Drawn:
     axes = layout(
         height=340,
         margin={"l": 54, "r": 14, "t": 44, "b": 84},
-        title_text=f"weight of nearest {NEAR} keys: {kept:.0%}, divided bias: {lost:.0%}",
+        title_text=f"nearest {NEAR} keys: {kept:.0%} of the weight,<br>"
+        f"with the divided bias {lost:.0%}",
         xaxis=axis("distance of the key (tokens)", -1, FAR),
         yaxis=axis("attention weight", 0, 0.25, dtick=0.1),
     )

@@ -18,12 +18,14 @@ from stringlib.kernels.rotation import unit_phases
 
 HALF = False  # frequencies need every digit that they have
 ALT = (
-    "The instrument with the frequencies of RoPE: 32 pairs, their frequencies as lines on a "
-    "logarithmic axis with eight handles. Below, the score of a word with itself falls from 1 at "
-    "distance 1 to about 0 at 10,000, with the horizon at 22, and two maps on a grid show a cross "
-    "for axial pairs and a hill for pairs of all directions. On the right, maps of attention "
-    "among 13 words: rotated, the map is the same from position 0 and from 1,000; with added "
-    "sinusoids it changes by up to 28 points."
+    "A figure with the frequencies of RoPE. Lines on a logarithmic axis with eight handles show "
+    "the frequencies of 32 pairs of channels. Below, a curve shows the score of two equal words "
+    "against their distance: it falls from 1 at distance 1 to about 0 at distance 10,000, and the "
+    "horizon is at 22. Two maps on a grid show the score of the middle patch with every patch: "
+    "the high scores form a cross for axial pairs, and a hill for pairs with many directions. On "
+    "the right, four maps show the attention among 13 words, with the sentence at position 0 and "
+    "at position 1,000. With rotations the two maps are the same. With added sinusoids a weight "
+    "changes by up to 28 percentage points."
 )
 """What the poster shows."""
 HEAD_DIM, PAIRS, WORDS, SIDE = 64, 32, 16, 15

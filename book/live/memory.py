@@ -17,11 +17,12 @@ from results import page_recall as study
 
 HALF = True
 ALT = (
-    "Nine pairs of keys and values, g4 h2 h5 a2 c1 d1 a4 b5 d4, and the question for d, which had "
-    "1 and then 4. Six memories answer, each with a table of what it says to every key and a "
-    "picture of the numbers that it keeps: Softmax + RoPE, SSD decay, GLA decay and the delta "
-    "rule say 4, the latest value; linear attention without a decay and FAVOR+ say 1, an old one, "
-    "with about half of the weight."
+    "Six models have read nine pairs of a key and a value, g4 h2 h5 a2 c1 d1 a4 b5 d4, and are "
+    "queried for the key d, whose value was first 1 and then 4. For each model, a table shows the "
+    "value that it would retrieve for every key, and a picture shows the numbers that it stores. "
+    "Softmax + RoPE, SSD decay, GLA decay and the delta rule retrieve 4, the latest value. Linear "
+    "attention without a decay and FAVOR+ retrieve 1, the old value, with a probability of about "
+    "one half."
 )
 """What the poster shows."""
 LISTED = 9

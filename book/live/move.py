@@ -19,11 +19,11 @@ from results import page_digits as study
 
 HALF, RUNS = True, study.STUDY.seeds
 ALT = (
-    "A handwritten 3 stands at the lower right of a canvas, outside of the square of the "
-    "training. Beside it are the answers of six vision transformers, each with a map of the "
-    "positions where it is right: Axial RoPE, Circulant-STRING and ReLU attention with "
-    "Circulant-STRING say 3; the model without positions and the one with a learned table say 7, "
-    "FAVOR+ with Axial RoPE says 2."
+    "A handwritten 3 is at the lower right of a canvas, outside the square of the training "
+    "positions. Beside the canvas are the predictions of six vision transformers, each with a map "
+    "of the positions at which the model is right. Axial RoPE, Circulant-STRING, and ReLU "
+    "features with Circulant-STRING predict 3. The model without positions and the model with a "
+    "learned embedding predict 7, and FAVOR+ with axial RoPE predicts 2."
 )
 """What the poster shows."""
 RECORD = Path(study.__file__).with_suffix(".json")
@@ -31,10 +31,10 @@ OF_A_CLASS = 4
 """How many digits of each class the page has, the first of the test set."""
 
 NOTES = {
-    "no position": "a bag of patches",
-    "learned table": "a vector for each place",
+    "no position": "no order of the patches",
+    "learned table": "a vector for each position",
     "axial RoPE": "rotation by row and column",
-    "Circulant-STRING": "rotation, learned",
+    "Circulant-STRING": "learned rotation",
 }
 START = (4, 4)
 """Where the digit stands first, row and column of its corner."""

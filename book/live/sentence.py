@@ -13,11 +13,12 @@ from stringlib import RoPE, Sinusoidal, softmax_attention
 
 HALF = False
 ALT = (
-    'The words "the cat sat on the mat" at positions 30 to 35, and two maps of who attends to '
-    "whom. Where positions rotate queries and keys, the map is the same as at position 0; where "
-    'they are added to the words, weights changed by up to 13 points. Below, the hands of "the" '
-    'and "mat" on three dials, one for each pair of channels, and a slider that moves the '
-    "sentence by 30 tokens."
+    'The sentence "the cat sat on the mat" at positions 30 to 35, and two maps of the attention '
+    "weights among its words. If queries and keys are rotated, the map is the same as for the "
+    "sentence at position 0. If position vectors are added to the words, weights have changed by "
+    "up to 13 percentage points. Below are three dials, one for each of three pairs of channels, "
+    'with a hand for "the" and a hand for "mat", and a slider that has moved the sentence by 30 '
+    "tokens."
 )
 """What the poster shows."""
 WORDS = ("the", "cat", "sat", "on", "the", "mat")

@@ -83,9 +83,13 @@ def layout(**overrides: Any) -> go.Layout:
         dragmode=False,
     )
     base.update(overrides)
+    if "<br>" in (base.title.text or ""):  # plotly.js sets the first of several lines higher
+        base.title.y -= LIFTED / base.height
     return base
 
 
+LIFTED = 10
+"""Pixels by which plotly.js sets the first line of a title with several lines too high."""
 TEXT, MUTED, GRID = "#1f2328", "#5b6570", "#d9dde2"
 """Text, axes and grid of a picture: the page puts its own colours in their place."""
 

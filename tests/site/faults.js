@@ -33,7 +33,8 @@
     if (plot._fullLayout.font.color !== text) { found.push(box.id + " has not followed the colour mode"); }
     plot.querySelectorAll("text").forEach(text => {
       const r = text.getBoundingClientRect();
-      if (r.width && (r.left < edge.left - 3 || r.right > edge.right + 3 || r.bottom > edge.bottom + 3)) {
+      const over = [edge.left - r.left, r.right - edge.right, edge.top - r.top, r.bottom - edge.bottom];
+      if (r.width && Math.max(...over) > 3) {
         found.push(box.id + " cuts off the text " + JSON.stringify(text.textContent));
       }
     });

@@ -317,7 +317,7 @@ def test_an_answer_waits_for_a_prediction_and_the_page_remembers_it(
     assert not page.evaluate(GUESSES)
     assert "Enter or Space" in told.inner_text()
     page.keyboard.press(key)
-    assert told.inner_text().endswith("Read why.")
+    assert told.inner_text().endswith("The explanation is below.")
     assert told.evaluate("told => told === document.activeElement")
     assert page.evaluate(GUESSES) == {ROPE: {"0": radios.count() - 1}}
     for _ in range(2):

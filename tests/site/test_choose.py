@@ -99,7 +99,7 @@ def test_rows_stay_that_have_what_is_pressed(
         done.append(need)
         assert set(pressed(reader)) == set(done)
         assert set(shown(reader)) == having(*done)
-        assert said.text_content() == f"{len(having(*done))} of 14 ways to tell positions"
+        assert said.text_content() == f"{len(having(*done))} of 14 position encodings"
         assert reader.page.evaluate("location.hash") == f"#need={','.join(done)}"
     marks = reader.page.query_selector_all("[data-measure=images].book-mark")
     orders = [float(m.get_attribute("data-order")) for m in marks if m.is_visible()]
@@ -112,7 +112,7 @@ def test_rows_stay_that_have_what_is_pressed(
     reader.page.query_selector("#need-text").click()  # which lets go of images
     assert pressed(reader) == ["encoders", "text", "relative", "folds"]
     assert shown(reader) == []
-    assert said.text_content() == "No method has all of this."
+    assert said.text_content() == "No method has all of these properties."
     for need in pressed(reader):
         reader.page.query_selector(f"#need-{need}").click()
     assert shown(reader) == every

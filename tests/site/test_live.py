@@ -354,13 +354,13 @@ def test_the_sentence_moves_once_and_then_by_hand(site: Path, fresh: Reader) -> 
     page, box = fresh.page, begun(fresh.page, "sentence")
     button = box.locator(".live-foot button")
     assert button.inner_text() == "Stop"
-    page.wait_for_function(SAYS % "'Moved by 100 tokens'")
+    page.wait_for_function(SAYS % "'moved by 100 tokens'")
     assert button.inner_text() == "Move the sentence"
     x, y = middle(box.locator(".live-dial").nth(1))
     drag(page, straight((x + 30, y), (x, y + 30)))  # a quarter back, at 0.1 radians a token
-    page.wait_for_function(SAYS % "'Moved by 84 tokens'")
+    page.wait_for_function(SAYS % "'moved by 84 tokens'")
     box.get_by_role("slider").press("Home")
-    page.wait_for_function(SAYS % "'Moved by 0 tokens'")
+    page.wait_for_function(SAYS % "'moved by 0 tokens'")
     assert not fresh.complaints
 
 
@@ -392,14 +392,14 @@ def test_a_key_is_overwritten_and_asked_for(page: Any) -> None:
     box.get_by_role("button", name="a", exact=True).click()
     rested(page, "memory", "a1 b2 a5 b3?a")
     said = box.locator(".live-said").inner_text()
-    assert said.startswith("a has 5, before that 1.")
+    assert said.startswith("The latest value of a is 5 (before that: 1).")
     assert sum(name in said for name in memory.memories()) == len(memory.memories())
     assert box.locator(".live-gone").all_inner_texts() == ["a1", "b2"]
     box.get_by_role("slider").press("ArrowLeft")
     rested(page, "memory", "a1 b2 a5?a")
     box.get_by_role("slider").press("ArrowLeft")
     rested(page, "memory", "a1 b2?a")
-    assert box.locator(".live-said").inner_text().startswith("a has 1. Right: ")
+    assert box.locator(".live-said").inner_text().startswith("The latest value of a is 1. Right: ")
     box.get_by_role("button", name="give a another value").click()
     rested(page, "memory", "a1 b2 a4?a")
     page.reload()
@@ -420,7 +420,7 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
     rested(page, "write", f"{2 * passage}|0")
     assert not page.evaluate("location.hash")
     said = box.locator(".live-said").inner_text()
-    assert said.startswith("A passage comes again.")
+    assert said.startswith("The text occurs twice.")
     assert "darke" not in box.inner_text()  # at night what is marked is bright
     with torch.no_grad():
         for name, one in write.models().items():

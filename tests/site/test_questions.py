@@ -34,7 +34,7 @@ def test_a_number_may_be_tried_again_and_is_remembered(fresh: Reader, site: Path
         page.reload()
         field.fill(text)
         field.press("Enter")
-        assert told.inner_text() == "Right. Read why."
+        assert told.inner_text() == "Right. The explanation is below."
         assert fold.locator("p").last.is_visible()
     assert page.evaluate(KEPT) == {"notebooks/02_rope.html": {"1": " 1.5e1 "}}
     page.reload()
@@ -50,7 +50,10 @@ def test_a_number_may_be_tried_again_and_is_remembered(fresh: Reader, site: Path
 
 @pytest.mark.parametrize(
     ("place", "said"),
-    [(0, "Not this one, but: those of the two copies of the. Read why."), (2, "Right. Read why.")],
+    [
+        (0, "Not right. The answer is: those of the two copies of the. The explanation is below."),
+        (2, "Right. The explanation is below."),
+    ],
 )
 def test_a_choice_is_made_once(place: int, said: str, fresh: Reader, site: Path) -> None:
     page, box = fresh.page, asked(fresh.page, site, "01_why_positions", 0)

@@ -172,7 +172,7 @@ def test_a_hit_says_where_it_is_and_opens_there(fresh: Reader, site: Path) -> No
     page, query = fresh.page, "exact lookup constant memory"
     page.goto((site / "search.html").as_uri() + f"?q={quote_plus(query)}")
     hit = page.locator("ul.search > li").first
-    assert f"places for “{query}”" in page.locator(".search-summary").inner_text()
+    assert f"results for “{query}”" in page.locator(".search-summary").inner_text()
     assert hit.locator("mark").first.inner_text().lower() in query.split()
     target = hit.locator("a").get_attribute("href")
     assert re.match(r"book/choose\.html#constant-memory-during-generation:~:text=", target)
@@ -205,6 +205,6 @@ def test_a_paper_is_found_where_it_is_listed_and_where_it_is_cited(
 def test_what_is_nowhere_is_said_to_be(fresh: Reader, site: Path) -> None:
     page = fresh.page
     page.goto((site / "search.html").as_uri() + "?q=qqxyzzy")
-    assert page.locator(".search-summary").inner_text().startswith("No page has “qqxyzzy”")
+    assert page.locator(".search-summary").inner_text().startswith("No page contains “qqxyzzy”")
     assert page.locator("ul.search > li").count() == 0
     assert page.evaluate("bookSearch('constructor').length") >= 0  # no word breaks it

@@ -195,7 +195,7 @@ def test_random_features_err_as_the_package_says_and_fade_as_the_text_says(figur
     figure.page.wait_for_function(
         "document.querySelector('#live-walk .live-said').innerText.includes('Over 51 draws')"
     )
-    said = re.search(r"the mean is (\d+\.\d+)", figure.said())
+    said = re.search(r"the mean error is (\d+\.\d+)", figure.said())
     assert said
     assert abs(float(said[1]) - some) < 0.8  # four standard errors
     assert "with 1,024 features it is about a fifth of the error with 4 features" in TEXT
