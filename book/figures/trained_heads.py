@@ -53,9 +53,10 @@ FAST = 3
 """Pairs of channels that make four full turns or more in the 128 bytes of training."""
 
 
-def model() -> Any:
-    """Return the trained model: softmax with RoPE, two layers of two heads with 32 channels."""
-    return write.models()["softmax, RoPE"].model
+def model(name: str = "softmax, RoPE") -> Any:
+    """Return a trained model: two layers of two heads with 32 channels."""
+    with torch.random.fork_rng(devices=()):  # of the weights that the trained ones replace
+        return write.models()[name].model
 
 
 def tokens() -> Tensor:
@@ -131,8 +132,9 @@ def replaced(size: int, seed: int) -> Any:
         size: Number of features.
         seed: Of the random rows.
     """
-    torch.manual_seed(seed)
-    found = study.make_model(encoder="rope", attention="favor", num_features=size).eval()
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed)
+        found = study.make_model(encoder="rope", attention="favor", num_features=size).eval()
     found.load_state_dict(model().state_dict(), strict=False)  # random rows are no weights
     return found
 
