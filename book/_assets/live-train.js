@@ -234,6 +234,7 @@ bookLive.add("train", (box, programs, about) => {
   }
 
   const over = (run) => run.losses.length === about.steps;
+  const number = (n) => n.toLocaleString("en-US");
   const percent = (share) => (100 * share).toFixed(0) + " %";
 
   /* ---- the parts of the page ---- */
@@ -247,18 +248,18 @@ bookLive.add("train", (box, programs, about) => {
   const play = element("button", { type: "button", onclick: () => (state.playing ? stop() : start()) });
   const now = element("p.live-now");
   const charts = [
-    { title: "Accuracy", small: " on " + about.tested.toLocaleString("en-US") + " new sequences", top: 1, ticks: [0, 0.25, 0.5, 0.75, 1], level: about.mostAccurate, of: "accuracy", points: (run) => run.tests.map((v, i) => [i * about.every, v]) },
-    { title: "Loss", small: " of each batch, nats", top: 3.5, ticks: [0, 1, 2, 3], level: about.leastLoss, of: "loss", points: (run) => run.losses.map((v, i) => [i, v]) },
+    { title: "Accuracy", small: " on new sequences", top: 1, ticks: [0, 0.25, 0.5, 0.75, 1], level: about.mostAccurate, of: "accuracy", points: (run) => run.tests.map((v, i) => [i * about.every, v]) },
+    { title: "Loss", small: " of each batch, in nats", top: 3.5, ticks: [0, 1, 2, 3], level: about.leastLoss, of: "loss", points: (run) => run.losses.map((v, i) => [i, v]) },
   ];
   charts.forEach((chart) => { chart.canvas = element("canvas.live-curve", { role: "img" }); });
   const said = element("p.live-said", { role: "status" });
-  const swatch = (kind, paint) => { const made = element("i.live-swatch." + kind, { "aria-hidden": "true" }); made.style.borderColor = paint; return made; };
+  const entry = (kind, words, paint = "currentColor") => element("span.live-entry", {}, element("i.live-" + kind, { "aria-hidden": "true", style: "border-color: " + paint }), words);
   box.append(
     element("div.live-row", {}, choice, element("label", {}, "seed ", seed)),
     element("div.live-foot", {}, play, element("button", { type: "button", onclick: reset }, "Reset"), now),
+    element("p.live-note", {}, "One layer of softmax attention with " + number(about.parameters) + " parameters and " + about.pairs + " pairs in a sequence. Each step trains on " + about.batch + " new sequences; the learning rate starts at " + about.rate + "."),
     element("div.live-columns", {}, ...charts.map(({ title, small, canvas }) => element("div", {}, element("p.live-title", {}, title, element("small", {}, small)), canvas))),
-    element("p.live-legend", {}, ...settings.flatMap((one) => [swatch("live-solid", one.colour), one.title.toLowerCase() + " "]),
-      swatch("live-dashed", "currentColor"), "recorded runs in PyTorch, mean of " + about.seeds + " seeds ", swatch("live-dotted", "currentColor"), "bound without token shift"),
+    element("p.live-legend", {}, ...settings.map((one) => entry("solid", one.title, one.colour)), entry("dashed", "recorded in PyTorch, mean of " + about.seeds + " seeds"), entry("dotted", "bound without token shift")),
     said);
 
   /* ---- drawing ---- */
@@ -301,7 +302,7 @@ bookLive.add("train", (box, programs, about) => {
   }
 
   function tell() {
-    const ended = settings.filter(({ run }) => run && over(run)).map(({ title, run }) => title + ", the layer trained here with seed " + state.seed + " gives the right answer for " + percent(run.tests.at(-1)) + " of the sequences.");
+    const ended = settings.filter(({ run }) => run && over(run)).map(({ title, run }) => title + ", the layer trained here with seed " + state.seed + " gives the right answer for " + percent(run.tests.at(-1)) + " of " + number(about.tested) + " new sequences.");
     said.textContent = ended.length ? ended.join(" ") : "Recorded runs after " + about.steps + " steps: " + settings.map(({ title, told }) => "accuracy " + told + " " + title.toLowerCase()).join(", ") + ".";
   }
 

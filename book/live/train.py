@@ -42,8 +42,10 @@ def curves(cell: str) -> dict[str, list[float]]:
 def sizes() -> dict[str, Any]:
     """Return the sizes of task, model and training."""
     task, settings = study.Recall(**study.EIGHT), study.settings(seed=0, steps=study.STUDY.steps)
+    model = study.make_model(shift=False)
     return {
-        "dim": study.make_model().embed.embedding_dim,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "dim": model.embed.embedding_dim,
         "pairs": task.pairs,
         "keys": task.keys,
         "values": task.values,
