@@ -255,12 +255,14 @@ bookLive.add("train", (box, programs, about) => {
   const said = element("p.live-said", { role: "status" });
   const entry = (kind, words, paint = "currentColor") => element("span.live-entry", {}, element("i.live-" + kind, { "aria-hidden": "true", style: "border-color: " + paint }), words);
   box.append(
-    element("div.live-row", {}, choice, element("label", {}, "seed ", seed)),
-    element("div.live-foot", {}, play, element("button", { type: "button", onclick: reset }, "Reset"), now),
-    element("p.live-note", {}, "One layer of softmax attention with " + number(about.parameters) + " parameters and " + about.pairs + " pairs in a sequence. Each step trains on " + about.batch + " new sequences; the learning rate starts at " + about.rate + "."),
+    element("div.live-row", {}, choice),
+    element("div.live-foot", {}, play, element("button", { type: "button", onclick: reset }, "Reset"), element("label", {}, "seed ", seed)),
+    now,
     element("div.live-columns", {}, ...charts.map(({ title, small, canvas }) => element("div", {}, element("p.live-title", {}, title, element("small", {}, small)), canvas))),
-    element("p.live-legend", {}, ...settings.map((one) => entry("solid", one.title, one.colour)), entry("dashed", "recorded in PyTorch, mean of " + about.seeds + " seeds"), entry("dotted", "bound without token shift")),
-    said);
+    element("p.live-legend", {}, ...settings.map((one) => entry("solid", one.title, one.colour)), entry("dashed", "recorded in PyTorch, mean of " + about.seeds + " seeds"), entry("dotted", "bound without a token shift")),
+    said,
+    element("p.live-note", {}, "One layer of softmax attention with " + number(about.parameters) + " parameters (with a token shift one more, the share β of the previous key) and sequences of " + about.pairs + " pairs. Each step trains on "
+      + about.batch + " new sequences. The learning rate starts at " + about.rate + "."));
 
   /* ---- drawing ---- */
 
@@ -289,7 +291,7 @@ bookLive.add("train", (box, programs, about) => {
     settings.forEach((one) => line(one[of].map((v, i) => [Math.min(i * about.every, about.steps), v]), [6, 4], 1.5, one.colour));
     settings.forEach((one) => { if (one.run) { line(points(one.run), [], 2.5, one.colour); } });
     const last = settings.map((one) => one.title.toLowerCase() + " " + (one.run?.tests.length ? points(one.run).at(-1)[1].toFixed(2) : "not yet trained") + ", recorded " + one[of].at(-1).toFixed(2)).join("; ");
-    canvas.setAttribute("aria-label", title + " against training steps: " + last + "; bound without token shift " + level.toFixed(2) + ".");
+    canvas.setAttribute("aria-label", title + " against training steps: " + last + "; bound without a token shift " + level.toFixed(2) + ".");
   }
 
   function draw() {
@@ -297,13 +299,13 @@ bookLive.add("train", (box, programs, about) => {
     charts.forEach(drawChart);
     [...choice.children].forEach((button, i) => button.setAttribute("aria-pressed", String(settings[i].name === state.chosen)));
     play.textContent = state.playing ? "Stop" : !run ? "Train" : ended ? "Train again" : "Continue";
-    now.textContent = !run ? "" : "step " + run.losses.length + " of " + about.steps + ", loss " + run.losses.at(-1).toFixed(2) + ", accuracy " + run.tests.at(-1).toFixed(2)
+    now.textContent = !run ? "step 0 of " + about.steps : "step " + run.losses.length + " of " + about.steps + ", loss " + run.losses.at(-1).toFixed(2) + ", accuracy " + run.tests.at(-1).toFixed(2)
       + (run.options.shift ? ", share β " + run.share.toFixed(2) : "");
   }
 
   function tell() {
     const ended = settings.filter(({ run }) => run && over(run)).map(({ title, run }) => title + ", the layer trained here with seed " + state.seed + " gives the right answer for " + percent(run.tests.at(-1)) + " of " + number(about.tested) + " new sequences.");
-    said.textContent = ended.length ? ended.join(" ") : "Recorded runs after " + about.steps + " steps: " + settings.map(({ title, told }) => "accuracy " + told + " " + title.toLowerCase()).join(", ") + ".";
+    said.textContent = ended.length ? ended.join(" ") : "After " + about.steps + " steps, the recorded runs have an accuracy of " + settings.map(({ title, told }) => told + " " + title.toLowerCase()).join(" and of ") + ". Press Train to train the layer here.";
   }
 
   /* ---- training ---- */

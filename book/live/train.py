@@ -19,7 +19,10 @@ ALT = (
     "below the bound of 0.325 and the loss above the bound of 1.56."
 )
 """What the poster shows."""
-TITLES = {"shift": ("With token shift", "softmax"), "no shift": ("Without token shift", "uniform")}
+TITLES = {
+    "shift": ("With a token shift", "softmax"),
+    "no shift": ("Without a token shift", "uniform"),
+}
 """Cell → its words, and whose colour it has: without a shift, equal weights reach the bound."""
 TESTED, TEST_SEED = 1000, 10_000
 """New sequences on which the page tests its model, and the seed from which it makes them."""
