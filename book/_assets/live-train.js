@@ -210,6 +210,7 @@ bookLive.add("train", (box, programs, about) => {
   "use strict";
   const { colour, element, follow, lazily, ready } = bookLive, { drawn, pass, sequences, training, uniform } = bookRecall;
 
+  const STEP_MS = 16, SLICE_MS = 20;
   const TEST = sequences(about, about.tested, uniform(about.testSeed));
   const state = { chosen: "shift", seed: 0, playing: 0 };
   const settings = Object.entries(about.settings).map(([name, told]) => ({ name, ...told, run: null }));
@@ -317,8 +318,10 @@ bookLive.add("train", (box, programs, about) => {
   function start() {
     const one = chosen();
     if (!one.run || over(one.run)) { one.run = begun(one); }
-    const frame = () => { // one update for each picture, so that the page stays responsive
-      advance(one.run);
+    const from = one.run.losses.length, began = performance.now();
+    const frame = () => { // slowly enough to watch, and in slices, so that the page stays responsive
+      const now = performance.now();
+      do { advance(one.run); } while (!over(one.run) && one.run.losses.length < from + (now - began) / STEP_MS && performance.now() - now < SLICE_MS);
       if (over(one.run)) { stop(); tell(); return; }
       state.playing = requestAnimationFrame(frame);
       draw();

@@ -457,7 +457,6 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
 NOW = re.compile(r"step (\d+) of 400, loss ([\d.]+), accuracy ([\d.]+)(?:, share β ([\d.]+))?")
 
 
-@everywhere("page")
 def test_a_token_shift_lets_the_page_train_a_layer_that_recalls(page: Any) -> None:
     """With a token shift nearly all answers are right, and without one hardly more than counts."""
     box = begun(page, "train")
