@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+from torch.nn.functional import cross_entropy
 
 from _ext.book_assets import figure_html
-from book.live import move
+from book.live import move, train
 from lab.explore import Explorer
+from lab.tasks.recall import Recall
+from lab.train import fit
 from tests.site.conftest import started
 from tests.site.reader import ROOT
 from tests.test_explorer import wave
@@ -260,3 +265,118 @@ def test_models_see_the_digit_as_it_is_turned(page: Open, monkeypatch: pytest.Mo
     shown, made = ([x[wide * i : wide * i + side] for i in range(side)] for x in (upright, turned))
     for row, column in zip(made, zip(*shown[::-1], strict=True), strict=True):
         assert row == pytest.approx(column, abs=1e-12)
+
+
+PARTS = {
+    "embed": "embed.weight",
+    "scale": "blocks.0.norm_attention.weight",
+    "offset": "blocks.0.norm_attention.bias",
+    "q": "blocks.0.attention.to_q.weight",
+    "k": "blocks.0.attention.to_k.weight",
+    "v": "blocks.0.attention.to_v.weight",
+    "out": "blocks.0.attention.to_out.weight",
+    "logit": "blocks.0.attention.shift.logit",
+    "lastScale": "norm.weight",
+    "lastOffset": "norm.bias",
+    "readout": "readout.weight",
+}
+"""Parameter of the layer that the page trains → its name in PyTorch."""
+UPDATED = """([about, weights, batches]) => {
+  const run = bookRecall.training(about, bookRecall.drawn(about, 0));
+  const read = (room, names) => Object.fromEntries(names.map((name) => [name, [...room[name]]]));
+  Object.entries(weights).forEach(([name, values]) => run.weights[name].set(values));
+  return batches.map(([tokens, targets]) => {
+    const found = run.step({count: targets.length, tokens: tokens.flat(), targets});
+    const [grad, after] = [run.grad, run.weights].map((room) => read(room, Object.keys(weights)));
+    return {...found, grad, after};
+  });
+}"""
+
+
+class Exact(Recall):
+    """Recall whose loss is in float64."""
+
+    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the loss at the last tokens."""
+        return cross_entropy(outputs[:, -1], targets[:, -1], reduction="sum")
+
+
+@pytest.mark.parametrize("shift", [True, False])
+def test_the_page_trains_as_pytorch_does(page: Open, shift: bool) -> None:
+    """Loss, accuracy, each gradient, and each parameter after one to five updates, in float64."""
+    sizes = train.sizes() | {"shift": shift, "steps": 5, "clip": 0.5}
+    torch.manual_seed(3)
+    task = Exact(sizes["pairs"], sizes["keys"], sizes["values"])
+    model = task.model(shift=shift).double()
+    parts = {part: name for part, name in PARTS.items() if name in model.state_dict()}
+    assert len(parts) == len([*model.parameters()])
+    with torch.no_grad():
+        for weight in model.parameters():  # scales other than 1, offsets other than 0
+            weight += 0.1 * torch.randn_like(weight)
+
+    def read(values: dict[str, torch.Tensor]) -> dict[str, list[float]]:
+        return {part: values[name].flatten().tolist() for part, name in parts.items()}
+
+    seeds = [torch.Generator().manual_seed(step) for step in range(5)]  # of a run with seed 0
+    drawn = [task.batch(sizes["batch"], seed) for seed in seeds]
+    batches = [(tokens.tolist(), targets[:, -1].tolist()) for tokens, targets in drawn]
+    one = page("", "bookLive = {add: () => 0};", "live-train.js")
+    found = one.evaluate(UPDATED, [sizes, read(model.state_dict()), batches])
+
+    tokens, targets = drawn[0]
+    (task.loss(model(tokens), targets) / len(tokens)).backward()
+    right = model(tokens)[:, -1].argmax(-1) == targets[:, -1]
+    grads = {name: weight.grad for name, weight in model.named_parameters()}
+    compare(found[0]["grad"], read(grads))
+    assert torch.stack([x.norm() for x in grads.values()]).norm() > sizes["clip"]  # it is clipped
+    assert found[0]["accuracy"] == right.double().mean()
+
+    after, losses = [], []
+
+    def keep(history: Any) -> None:
+        after.append(read(model.state_dict()))
+        losses.append(history.losses[-1])
+
+    settings = replace(train.study.settings(0, 5), clip=sizes["clip"], log_every=1)
+    fit(model, task, settings, on_log=keep)
+    assert [update["loss"] for update in found] == pytest.approx(losses, rel=1e-12)
+    for update, expected in zip(found, after, strict=True):
+        compare(update["after"], expected)
+
+
+def compare(found: dict[str, list[float]], expected: dict[str, list[float]]) -> None:
+    """Compare two sets of parameters or gradients."""
+    assert found.keys() == expected.keys()
+    for part, values in expected.items():
+        assert found[part] == pytest.approx(values, rel=1e-9, abs=1e-12), part
+
+
+DRAWN = """([about, parts]) => {
+  const weights = bookRecall.drawn(about, 0), random = bookRecall.uniform(1);
+  const {tokens, targets} = bookRecall.sequences(about, 500, random);
+  return [parts.map((part) => [...weights[part]]), [...tokens], [...targets]];
+}"""
+
+
+def test_the_page_draws_weights_and_sequences_as_the_package_does(page: Open) -> None:
+    sizes = train.sizes()
+    task = Recall(pairs=sizes["pairs"], keys=sizes["keys"])
+    one = page("", "bookLive = {add: () => 0};", "live-train.js")
+    weights, tokens, targets = one.evaluate(DRAWN, [sizes, [*PARTS]])
+    torch.manual_seed(0)
+    model = task.model(shift=True).state_dict()
+    for (part, name), numbers in zip(PARTS.items(), weights, strict=True):
+        made, expected = torch.tensor(numbers), model[name].flatten()
+        assert made.shape == expected.shape, part
+        if part not in ("logit", "scale", "offset", "lastScale", "lastOffset"):
+            assert 0.85 < made.std() / expected.std() < 1.15, part
+            assert abs(made.mean()) < 0.2 * made.std(), part
+        else:
+            assert made.tolist() == expected.tolist(), part
+    rows = torch.tensor(tokens).view(500, -1)
+    keys, values, asked = rows[:, :-1:2], rows[:, 1:-1:2], rows[:, -1:]
+    assert (keys.sort(-1).values == torch.arange(8, 16)).all()
+    assert (values[keys == asked] == torch.tensor(targets)).all()
+    place = (keys == asked).int().argmax(-1)
+    for drawn, count in ((values, 4000), (place, 500), (keys[:, 0] - 8, 500)):
+        assert (drawn.flatten().bincount(minlength=8) / count - 1 / 8).abs().max() < 0.06

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from book.live import encoder, memory, move, write
+from book.live import encoder, memory, move, train, write
 from book.live.steps import Stepped
 from lab.program import bundle
 from tests.site.reader import ROOT, WINDOWS, Reader, drag, middle, straight
@@ -121,7 +121,7 @@ def test_without_javascript_a_poster_and_words_stand_in_for_an_instrument(
 ) -> None:
     plain.goto((site / "book" / "try.html").as_uri(), wait_until="load")
     boxes = plain.locator(".book-live").all()
-    assert len(boxes) == 4
+    assert len(boxes) == 5
     for box in boxes:
         assert "needs JavaScript" in box.inner_text()
         poster = box.locator("img").bounding_box()
@@ -452,3 +452,46 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
     page.wait_for_function(OTHERWISE, arg=wrote)
     box.get_by_role("button", name="Reset").click()
     rested(page, "write", f"{2 * passage}|0")
+
+
+NOW = re.compile(r"step (\d+) of 400, loss ([\d.]+), accuracy ([\d.]+)(?:, share β ([\d.]+))?")
+
+
+def test_a_token_shift_lets_the_page_train_a_layer_that_recalls(page: Any) -> None:
+    """With a token shift nearly all answers are right, and without one hardly more than counts."""
+    box = begun(page, "train")
+    said, now = box.locator(".live-said"), box.locator(".live-now")
+    told = {name: setting["told"] for name, setting in train.data()["settings"].items()}
+    recorded = f"the recorded runs have an accuracy of {told['shift']} with a token shift"
+    assert recorded in said.inner_text()
+    box.get_by_label("seed").fill("3")
+    box.get_by_label("seed").press("Enter")
+    box.get_by_role("button", name="Train").click()
+    box.get_by_role("button", name="Stop").click()
+    stopped = now.inner_text()
+    page.wait_for_timeout(200)
+    assert now.inner_text() == stopped
+    early = float(NOW.match(stopped)[3])
+    box.get_by_role("button", name="Continue").click()
+    box.get_by_role("button", name="Train again").wait_for(timeout=90_000)
+    step, loss, accuracy, share = map(float, NOW.match(now.inner_text()).groups())
+    assert (step, early) < (401, 0.5)
+    assert accuracy > 0.98
+    assert loss < 0.1
+    assert share > 0.5
+    box.get_by_role("button", name="Without a token shift").click()
+    box.get_by_role("button", name="Train").click()
+    box.get_by_role("button", name="Train again").wait_for(timeout=90_000)
+    _, loss, accuracy, share = NOW.match(now.inner_text()).groups()
+    assert 0.25 < float(accuracy) < train.data()["mostAccurate"] + 0.04  # of 1,000 sequences
+    assert float(loss) > 1.2
+    assert share is None
+    assert "With a token shift, the layer trained here with seed 3" in said.inner_text()
+    label = box.get_by_role("img", name="Accuracy against training steps").get_attribute(
+        "aria-label"
+    )
+    assert f"without a token shift {accuracy}, recorded" in label
+    box.get_by_role("button", name="Reset").click()
+    box.get_by_role("button", name="Train", exact=True).wait_for()
+    assert recorded in said.inner_text()
+    assert now.inner_text() == "step 0 of 400"
