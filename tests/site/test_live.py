@@ -16,6 +16,7 @@ import torch
 from book.live import encoder, memory, move, write
 from book.live.steps import Stepped
 from lab.program import bundle
+from lab.theory.rope_decay import horizon
 from tests.site.reader import ROOT, WINDOWS, Reader, drag, middle, straight
 
 RUN = ROOT / "book" / "_assets" / "book-run.js"
@@ -112,7 +113,8 @@ LISTED = """state => {
   box.replaceChildren();
   window.begun(box, load, made.about);
   window.bookRun.run = run;
-  return [box.querySelector("pre").textContent, Array.from(drawn)];
+  const said = box.querySelector(".live-said").textContent;
+  return [box.querySelector("pre").textContent, Array.from(drawn), said];
 }"""
 
 
@@ -159,24 +161,29 @@ def test_a_handle_moves_by_key_and_by_pointer_and_a_link_keeps_it(page: Any) -> 
     assert knob.get_attribute("aria-valuenow") == moved
 
 
-@pytest.mark.parametrize("shifts", ["0", "0.05"], ids=["as given", "dragged"])
-def test_the_listing_runs_and_is_what_the_page_draws(shifts: str, runner: Any, site: Path) -> None:
-    """Every preset in every basis, with a bias: frequencies, basis and bias are the program's."""
+@pytest.fixture
+def listed(runner: Any, site: Path) -> Any:
+    """Build an encoder from a state: its listing, its frequencies, and what the page says."""
     runner.goto("about:blank")
     runner.set_content("<div id='live-encoder'></div>")
     for script in ("book-run.js", "book-live.js"):
         runner.add_script_tag(path=str(RUN.parent / script))
     runner.evaluate("bookLive.add = (_, begin) => { window.begun = begin; }")
-    runner.add_script_tag(path=str(RUN.parent / "live-encoder.js"))
+    for script in (*encoder.SCRIPTS, "live-encoder.js"):
+        runner.add_script_tag(path=str(RUN.parent / script))
     runner.add_script_tag(path=str(site / "_static" / "live-encoder-programs.js"))
+    return lambda **state: runner.evaluate(LISTED, state)
+
+
+@pytest.mark.parametrize("shifts", ["0", "0.05"], ids=["as given", "dragged"])
+def test_the_listing_runs_and_is_what_the_page_draws(shifts: str, listed: Any) -> None:
+    """Every preset in every basis, with a bias: frequencies, basis and bias are the program's."""
     maps = encoder.Maps()
     q = torch.randn(1, encoder.WORDS, encoder.HEAD_DIM, dtype=torch.float64)
     positions = torch.arange(encoder.WORDS).double()[:, None]
     for name, preset in encoder.data()["presets"].items():
         for basis in range(3):
-            text, drawn = runner.evaluate(
-                LISTED, {"preset": name, "shifts": " ".join([shifts] * 8), "basis": basis}
-            )
+            text, drawn, _ = listed(preset=name, shifts=" ".join([shifts] * 8), basis=basis)
             space = {"q": q, "k": q, "positions": positions}
             exec(text, space)
             made = space["encoder"]
@@ -188,6 +195,63 @@ def test_the_listing_runs_and_is_what_the_page_draws(shifts: str, runner: Any, s
             )
             assert (made.basis()[0] - maps.bases[basis]).abs().max() < 1e-6
             torch.testing.assert_close(space["bias"], -0.3 * (positions - positions.mT).abs())
+
+
+CLOSED = {
+    "RoPE": horizon(32, 1e4),
+    "base 500,000": horizon(32, 5e5),
+    "interpolated × 4": 4 * horizon(32, 1e4),
+    "NTK × 4": horizon(32, 1e4 * 4 ** (64 / 62)),
+    "YaRN × 4": horizon(32, 1e4),  # it leaves the fast pairs as they are
+}
+
+
+@pytest.mark.parametrize("name", encoder.data()["presets"])
+def test_the_distances_that_the_page_says_are_those_of_the_package(name: str, listed: Any) -> None:
+    """The first negative score of all distances, not of those at which the curve is drawn."""
+    preset = encoder.data()["presets"][name]
+    w = torch.tensor(preset["frequencies"], dtype=torch.float64)
+    if preset["code"]:
+        w = eval(preset["code"], vars(encoder)).flatten().double()
+    distances = torch.arange(1, encoder.FARTHEST + 1, dtype=torch.float64)
+    first = (distances[:, None] * w).cos().sum(-1).lt(0).nonzero()[0].item() + 1
+    *_, said = listed(preset=name)
+    assert f"the score is first below 0 at distance {first:,}." in said
+    if name in CLOSED:
+        assert f"a full turn, is {CLOSED[name]:,.0f};" in said
+
+
+PARTIAL = {"head_dim": 64, "partial_rotary_factor": 0.5, "rope_theta": 1e4, "rope_scaling": None}
+
+
+@pytest.mark.parametrize(
+    ("pasted", "pairs", "channels"),
+    [
+        (json.dumps({"head_dim": 128, "rope_theta": 1e9}), 64, 128),
+        (json.dumps(PARTIAL), 16, 64),
+        (" ".join(str(0.7**i) for i in range(20)), 20, 40),
+    ],
+    ids=["a larger head", "a part that does not rotate", "a smaller head"],
+)
+def test_pasted_frequencies_are_drawn_and_listed(
+    pasted: str, pairs: int, channels: int, listed: Any
+) -> None:
+    """The score is that of all channels of a head, and the maps stay the same when moved."""
+    text, drawn, said = listed(pasted=pasted, length=0, slope=0)
+    space = {"q": torch.randn(1, 4, channels), "k": torch.randn(1, 4, channels)}
+    space["positions"] = torch.arange(4)[:, None]
+    exec(text, space)
+    made = space["encoder"]
+    assert made.head_dim == channels
+    assert made.frequencies().shape == (1, pairs, 1)
+    w = torch.tensor(drawn[:pairs], dtype=torch.float64)
+    assert not any(drawn[pairs:])
+    torch.testing.assert_close(made.frequencies().flatten().double(), w, rtol=1e-5, atol=0)
+    distances = torch.arange(1, encoder.FARTHEST + 1, dtype=torch.float64)
+    score = (distances[:, None] * w).cos().sum(-1) + channels / 2 - pairs
+    first = score.lt(0).nonzero().flatten().tolist()[:1]
+    where = f"at distance {first[0] + 1:,}" if first else "up to distance 100,000"
+    assert f"below 0 {where}. Moved by 1,000, the rotated map is the same;" in said
 
 
 TRAINED = """([key, name, image]) => {
