@@ -1,7 +1,7 @@
 /* Build an encoder: book/live/encoder.py computes, this draws. */
 bookLive.add("encoder", (box, programs, about) => {
   "use strict";
-  const { asked, atRest, colour, element, follow, keep, lazily, ready, slider } = bookLive;
+  const { asked, atRest, colour, element, follow, keep, lazily, ready, slider, vectors } = bookLive;
 
   const PAIRS = 32, WORDS = 16, HANDLES = 8, SIDE = 15, FARTHEST = 1e5;
   const LOW = -6.3, HIGH = 0.6;              // the axis of frequencies, in powers of ten
@@ -50,30 +50,7 @@ bookLive.add("encoder", (box, programs, about) => {
   function typed() { return state.text.trim().split(/\s+/).filter(Boolean); }
   function words() { return typed().slice(0, WORDS); }
 
-  /* The same unit vector for the same word: normal numbers from a hash of its letters. */
-  function vector(word, channels) {
-    let h = 2166136261;
-    for (const letter of word.toLowerCase()) { h = Math.imul(h ^ letter.codePointAt(0), 16777619); }
-    const uniform = () => {
-      h = (Math.imul(h ^ (h >>> 15), 2246822507) + 0x9e3779b9) | 0;
-      const t = Math.imul(h ^ (h >>> 13), 3266489909);
-      return ((t ^ (t >>> 16)) >>> 0) / 2 ** 32 || 1e-9;
-    };
-    const v = Array.from({ length: channels }, () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform()));
-    const size = Math.hypot(...v);
-    return v.map((x) => x / size);
-  }
-
   const filled = (list, length) => list.concat(Array(length - list.length).fill(0));
-
-  /* Words as vectors of so many channels, in the room that the program has. */
-  function tokens(list, channels, room) {
-    const padded = list.concat(Array(WORDS - list.length).fill(""));
-    return {
-      words: padded.flatMap((word) => filled(word ? vector(word, channels) : [], room)),
-      mask: padded.map((word) => Number(word !== "")),
-    };
-  }
 
   /* What runs as it stands, given q, k and positions: imports first. */
   function code(w) {
@@ -324,7 +301,7 @@ bookLive.add("encoder", (box, programs, about) => {
     drawGrid(1, grid.mixed.data, paint);
     const there = state.rough ? "rough" : "rotated_moved", names = ["rotated", there, "added", "added_moved"];
     const basis = BASES.map((_, i) => Number(i === state.basis));
-    const found = bookRun.run(programs["maps " + size], Object.assign(tokens(list, 2 * all, 2 * size), given, { basis, slope: [state.slope], moved: [state.moved] }), names);
+    const found = bookRun.run(programs["maps " + size], Object.assign(vectors(list, WORDS, 2 * all, 2 * size), given, { basis, slope: [state.slope], moved: [state.moved] }), names);
     const paints = [paint, paint, about.added, about.added];
     names.forEach((name, i) => drawMap(maps[i], found[name].data, WORDS, list.length, paints[i], weight, list));
     const points = [furthest(found[there].data, found.rotated.data), furthest(found.added_moved.data, found.added.data)].map((v) => 100 * v);

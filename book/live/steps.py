@@ -100,6 +100,32 @@ class Stepped(nn.Module):
         return traced(self, tokens=given, place=torch.zeros(1, dtype=torch.long), **self.start())
 
 
+class Seen(nn.Module):
+    """To which tokens a model attends that reads a text at once.
+
+    Args:
+        model: Every layer attends to the tokens up to its own.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Return for tokens ``(n,)`` the ``weights`` of all heads, ``(layers, heads, n, n)``."""
+        found: list[Tensor] = []
+
+        def look(layer: Any, args: tuple[Tensor, Any]) -> None:
+            found.append(layer.attention_weights(*args)[0])
+
+        blocks: Any = self.model.blocks
+        hooks = [block.attention.register_forward_pre_hook(look) for block in blocks]
+        self.model(tokens[None])
+        for hook in hooks:
+            hook.remove()
+        return {"weights": torch.stack(found)}
+
+
 def trained(study: ModuleType, room: int) -> dict[str, Stepped]:
     """Return the models of a study with the weights of seed 0, which its record keeps."""
     cells = data(study.__name__.rpartition(".")[2])["cells"]

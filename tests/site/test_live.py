@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from book.live import encoder, memory, move, write
-from book.live.steps import Stepped
+from book.live import encoder, memory, move, sentence, write
+from book.live.steps import Seen, Stepped
 from lab.program import bundle
 from lab.theory.rope_decay import horizon
 from tests.site.reader import ROOT, WINDOWS, Reader, drag, middle, straight
@@ -99,6 +99,16 @@ def page(request: Any, site: Path, browser: Any) -> Iterator[Any]:
     with tried(site, browser, getattr(request, "param", "desktop")) as reader:
         yield reader.page
     assert not reader.complaints
+
+
+@pytest.fixture
+def front(request: Any, site: Path, browser: Any) -> Iterator[Any]:
+    """The front page."""
+    reader = Reader(browser, **WINDOWS[request.param])
+    reader.open(site / "book" / "intro.html")
+    yield reader.page
+    assert not reader.complaints
+    reader.close()
 
 
 LISTED = """state => {
@@ -428,6 +438,33 @@ def test_the_sentence_moves_once_and_then_by_hand(site: Path, fresh: Reader) -> 
     assert not fresh.complaints
 
 
+@everywhere("front")
+def test_a_sentence_of_the_readers_own_is_moved(front: Any) -> None:
+    """Its vectors are made in the page; how much weights change is what PyTorch says of them."""
+    page, box = front, begun(front, "sentence")
+    box.get_by_role("slider").press("End")
+    page.wait_for_function(SAYS % "'Moved by 100 tokens'")
+    box.get_by_role("textbox").fill("one TWO one four five six seven eight nine ten")
+    page.wait_for_function(SAYS % "'Moved by 100 tokens'")
+    words = ["one", "TWO", "one", "four", "five", "six", "seven", "eight"]
+    assert box.locator(".live-words > span").all_inner_texts() == [
+        f"{word}\n{100 + i}" for i, word in enumerate(words)
+    ]
+    assert "only the first 8 words are used" in box.inner_text()
+    assert "“one” (thick) and “eight” (thin)" in box.inner_text()
+    made = page.evaluate("words => bookLive.vectors(words, 8, 64)", words)
+    given = {name: torch.tensor(x) for name, x in made.items()}
+    given["words"] = given["words"].view(sentence.MOST, sentence.HEAD_DIM)
+    with torch.no_grad():
+        before, after = (sentence.Sentence()(**given, moved=torch.tensor([x])) for x in (0.0, 100))
+    points = 100 * (after["added"] - before["added"]).abs().max().item()
+    rotated, added = box.locator(".live-map").evaluate_all(LINES)
+    assert rotated.endswith("unchanged")
+    assert float(re.search(r"by up to (\d+) points", added)[1]) == pytest.approx(points, abs=0.51)
+    box.get_by_role("textbox").fill("")
+    page.wait_for_function("document.querySelector('#live-sentence .live-words').innerText < '0'")
+
+
 @pytest.mark.parametrize(("window", "theme"), [("desktop", "light"), ("phone", "dark")])
 def test_nobody_is_shut_out(site: Path, browser: Any, window: str, theme: str) -> None:
     with tried(site, browser, window, reduced_motion="reduce") as reader:
@@ -438,6 +475,41 @@ def test_nobody_is_shut_out(site: Path, browser: Any, window: str, theme: str) -
         reader.dress(theme)
         assert not reader.faults()
         assert not reader.barriers()
+
+
+ATTENDS = re.compile(r"attends most to (.+) \((?:(\d+) before|itself)\) ([−.\d]+),")
+
+
+@pytest.mark.parametrize(("layer", "head"), [(2, None), (1, 2)])
+def test_the_bytes_to_which_models_attend_are_marked(
+    layer: int, head: int | None, page: Any
+) -> None:
+    """Of the last byte and of the one before the cursor, in one layer, as PyTorch computes them."""
+    box, text = begun(page, "write"), write.PASSAGE + write.PASSAGE[:30]
+    box.get_by_role("textbox").fill(text)
+    box.get_by_role("button", name=f"attention in layer {layer}").click()
+    if head:
+        box.get_by_role("button", name=f"head {head}").click()
+    rested(page, "write", f"{text}|0")
+    given = torch.tensor([*text.encode()])
+    for at in (len(text) - 1, len(text) - 9):
+        lines = box.locator(".live-bits ~ .live-then:not(:last-child)").all_inner_texts()
+        assert len(lines) == len(write.models())
+        for line, one in zip(lines, write.models().values(), strict=True):
+            with torch.no_grad():
+                heads = Seen(one.model)(given)["weights"][layer - 1, :, at]
+            weights = heads[head - 1] if head else heads.mean(0)
+            name, before, weight = ATTENDS.search(line).groups()
+            place = at - int(before or 0)
+            assert {"space": " "}.get(name, name) == text[place]
+            assert float(weight.replace("−", "-")) == pytest.approx(weights[place].item(), abs=0.02)
+            assert weights[place].abs() > weights.abs().max() - 0.02
+        for _ in range(8):
+            box.get_by_role("textbox").press("ArrowLeft")
+        page.wait_for_function(
+            "name => document.querySelector('#live-write .live-then code').innerText === name",
+            arg=text[len(text) - 9],
+        )
 
 
 def rested(page: Any, name: str, state: str) -> None:
