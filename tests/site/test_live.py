@@ -492,7 +492,7 @@ def test_the_bytes_to_which_models_attend_are_marked(
         box.get_by_role("button", name=f"head {head}").click()
     rested(page, "write", f"{text}|0")
     given = torch.tensor([*text.encode()])
-    for at in (len(text) - 1, len(text) - 9):
+    for at in (len(text) - 1, len(text) - 8):
         lines = box.locator(".live-bits ~ .live-then:not(:last-child)").all_inner_texts()
         assert len(lines) == len(write.models())
         for line, one in zip(lines, write.models().values(), strict=True):
@@ -504,11 +504,11 @@ def test_the_bytes_to_which_models_attend_are_marked(
             assert {"space": " "}.get(name, name) == text[place]
             assert float(weight.replace("−", "-")) == pytest.approx(weights[place].item(), abs=0.02)
             assert weights[place].abs() > weights.abs().max() - 0.02
-        for _ in range(8):
+        for _ in range(7):
             box.get_by_role("textbox").press("ArrowLeft")
         page.wait_for_function(
             "name => document.querySelector('#live-write .live-then code').innerText === name",
-            arg=text[len(text) - 9],
+            arg=text[-8],
         )
 
 
