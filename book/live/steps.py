@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -126,12 +127,21 @@ class Seen(nn.Module):
         return {"weights": torch.stack(found)}
 
 
-def trained(study: ModuleType, room: int) -> dict[str, Stepped]:
-    """Return the models of a study with the weights of seed 0, which its record keeps."""
+def trained(
+    study: ModuleType, room: int, make_model: Callable[..., Any] | None = None
+) -> dict[str, Stepped]:
+    """Return the models of a study with the weights of seed 0, which its record keeps.
+
+    Args:
+        study: It has ``CELLS``.
+        room: Tokens of a cache.
+        make_model: What makes a model of a cell. Default: the study's own.
+    """
+    made = make_model or study.make_model
     cells = data(study.__name__.rpartition(".")[2])["cells"]
     found = {}
     for name, told in study.CELLS.items():
-        model = study.make_model(**{key: x for key, x in told.items() if key != "rate"}).eval()
+        model = made(**{key: x for key, x in told.items() if key != "rate"}).eval()
         unpack(model, cells[name]["runs"][0]["weights"])
         found[name] = Stepped(model, room)
     return found

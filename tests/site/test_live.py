@@ -542,6 +542,32 @@ def test_a_key_is_overwritten_and_asked_for(page: Any) -> None:
     rested(page, "memory", "a1 b2 a4?a")
 
 
+@pytest.mark.parametrize("run", range(1, memory.RUNS))
+def test_the_size_of_a_memory_is_changed(run: int, page: Any) -> None:
+    """Other models answer, those of that size; the link keeps it."""
+    box, size = begun(page, "memory"), memory.SIZES[run]
+    box.get_by_role("textbox").fill("a1 b2 c3 a5 d0 b7")
+    box.get_by_role("button", name="b", exact=True).click()
+    rested(page, "memory", "a1 b2 c3 a5 d0 b7?b")
+    box.get_by_role("button", name=f"{size} × {size}").click()
+    rested(page, "memory", f"a1 b2 c3 a5 d0 b7?b {size}")
+    tokens = torch.tensor([[8, 1, 9, 2, 10, 3, 8, 5, 11, 0, 9, 7, 9]])
+    for card, (name, one) in zip(
+        box.locator(".live-memories > li").all(), memory.memories(run).items(), strict=True
+    ):
+        with torch.no_grad():
+            shares = one.model(tokens)[0, -1].softmax(-1)[:8]
+        answer = int(card.locator(".live-answered b").inner_text())
+        assert shares[answer] > shares.max() - 0.03, name
+        numbers = sum(x.numel() for x in one.start().values())
+        if "layer0_keys" not in one.start():
+            assert f"keeps {numbers:,} numbers" in card.inner_text()
+        once = memory.data()["sizes"][run]["memories"][name]["once"]
+        assert f"after 12 pairs: {once} right" in card.inner_text()
+    page.reload()
+    rested(page, "memory", f"a1 b2 c3 a5 d0 b7?b {size}")
+
+
 LINES = "lines => lines.map(line => line.ariaLabel)"
 OTHERWISE = """before => {
   const lines = [...document.querySelectorAll("#live-write .live-bytes")];
