@@ -138,7 +138,7 @@ bookLive.add("write", (box, run, about) => {
     model.bar.style.width = (100 * now) / full + "%";
     if (state.mark) {
       const top = (weights ?? []).map((w, i) => [w, i]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, 3);
-      model.then.replaceChildren(...(top.length ? [element("code", {}, named(all[at])), " attends most to ", ...top.flatMap(([w, i], n) => [n ? ", " : "", element("code", {}, named(all[i])), " (" + (i < at ? at - i + " before" : "itself") + ") " + w.toFixed(2).replace("-", "−")])] : ["…"]));
+      model.then.replaceChildren(...(top.length ? [element("code", {}, named(all[at])), " attends most to ", ...top.flatMap(([w, i], n) => [n ? ", " : "", element("code", {}, named(all[i])), " (" + (i < at ? at - i + " before" : "itself") + ") " + (Math.round(100 * w) / 100 || 0).toFixed(2).replace("-", "−")])] : ["…"]));
       return;
     }
     const after = caret > 0 && model.read.scores[caret];
