@@ -199,7 +199,7 @@ bookLive.add("memory", (box, run, about) => {
       if (await read.step(goal) || read !== memory.read) { continue; }
       if (memory.shown.asks === asks) { break; }
       const held = read.states[wanted.length];
-      const { scores } = await runs[memory.size](memory.name + " ask", Object.assign({ tokens: KEYS.map((_, k) => VALUES + k), place: [wanted.length] }, held), ["scores"]);
+      const { scores } = await runs[memory.run](memory.name + " ask", Object.assign({ tokens: KEYS.map((_, k) => VALUES + k), place: [wanted.length] }, held), ["scores"]);
       if (read !== memory.read) { continue; }
       const wide = scores.data.length / KEYS.length;
       memory.shown = { asks, pairs, answers: KEYS.map((_, k) => softmax(scores.data.subarray(k * wide, (k + 1) * wide)).slice(0, VALUES)) };
@@ -219,8 +219,8 @@ bookLive.add("memory", (box, run, about) => {
       });
       return;
     }
-    memories.filter((memory) => memory.size !== size).forEach((memory) => {
-      Object.assign(memory, about.sizes[size].memories[memory.name], { size, shown: {}, known: [] });
+    memories.filter((memory) => memory.run !== size).forEach((memory) => {
+      Object.assign(memory, about.sizes[size].memories[memory.name], { run: size, shown: {}, known: [] });
       memory.read = reading(runs[size], memory.name + " step", memory.kept);
       memory.score.textContent = "after " + MOST + " pairs: " + memory.once + " right for keys written once, " + memory.overwritten + " for overwritten keys";
     });
@@ -232,7 +232,7 @@ bookLive.add("memory", (box, run, about) => {
   const redraw = lazily(draw);
   let moved = false;
   const rest = atRest(() => {
-    if (memories.some((memory) => memory.busy || !memory.shown.answers || memory.size !== state.size)) { return; }
+    if (memories.some((memory) => memory.busy || !memory.shown.answers || memory.run !== state.size)) { return; }
     said.textContent = sentence();
     box.dataset.rested = written(heard()) + "?" + KEYS[state.asked] + (state.size ? " " + SIZES[state.size] : "");
     if (!moved) { return; }
