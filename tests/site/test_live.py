@@ -489,6 +489,7 @@ def test_the_bytes_to_which_models_attend_are_marked(
     """Of the last byte and of the one before the cursor, in one layer, as PyTorch computes them."""
     box, text = begun(page, "write"), write.PASSAGE + write.PASSAGE[:30]
     box.get_by_role("textbox").fill(text)
+    rested(page, "write", f"{text}|0")
     box.get_by_role("button", name=f"attention in layer {layer}").click()
     if head:
         box.get_by_role("button", name=f"head {head}").click()
