@@ -6,8 +6,8 @@ shows is ``ALT`` of its module, or ``:alt:``.
 What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME-programs.js`` beside the
 pages, so that it runs from disk too, and loaded when the reader comes near; models of further
 runs, if it has ``RUNS``, to ``live-NAME-1-programs.js`` and so on, loaded when they are asked for.
-What it draws is ``book/_assets/live-NAME.js``. The directive's content is what a reader without
-JavaScript sees, below a poster (``tools/posters.py``).
+What it draws is ``book/_assets/live-NAME.js``, with the further ``SCRIPTS`` of the module. The
+directive's content is what a reader without JavaScript sees, below a poster (``tools/posters.py``).
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def add_scripts(
     for script in SHARED:
         app.add_js_file(script, loading_method="defer")
     for name in found:
-        app.add_js_file(f"live-{name}.js", loading_method="defer")
+        module = importlib.import_module(f"book.live.{name}")
+        for script in (*getattr(module, "SCRIPTS", ()), f"live-{name}.js"):
+            app.add_js_file(script, loading_method="defer")
         folder = Path(app.outdir) / "_static"
         folder.mkdir(parents=True, exist_ok=True)
         for script, text in written(name).items():

@@ -5,6 +5,7 @@ They need a Chromium, but no built book. How they work on the real pages is test
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from book.live import move, train
 from lab.explore import Explorer
 from lab.tasks.recall import Recall
 from lab.train import fit
+from stringlib import RoPE
 from tests.site.conftest import started
 from tests.site.reader import ROOT
 from tests.test_explorer import wave
@@ -380,3 +382,128 @@ def test_the_page_draws_weights_and_sequences_as_the_package_does(page: Open) ->
     place = (keys == asked).int().argmax(-1)
     for drawn, count in ((values, 4000), (place, 500), (keys[:, 0] - 8, 500)):
         assert (drawn.flatten().bincount(minlength=8) / count - 1 / 8).abs().max() < 0.06
+
+
+HEAD = {"hidden_size": 512, "num_attention_heads": 4, "rope_theta": 5e5}
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LONG = {
+    "short_factor": [1.0 + i / 50 for i in range(64)],
+    "long_factor": [2.0 + i for i in range(64)],
+}
+PASTED = {
+    "linear": HEAD | {"rope_scaling": {"type": "linear", "factor": 4.0}},
+    "dynamic": HEAD
+    | {"rope_scaling": {"type": "dynamic", "factor": 2.0}, "max_position_embeddings": 4096},
+    "yarn": HEAD
+    | {
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 40.0,
+            "original_max_position_embeddings": 4096,
+            "beta_fast": 24,
+            "mscale": 0.7,
+            "mscale_all_dim": 1.0,
+        }
+    },
+    "yarn, ends not rounded": HEAD
+    | {
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1.5e5,
+            "factor": 32.0,
+            "truncate": False,
+        },
+        "max_position_embeddings": 8192,
+    },
+    "llama3": HEAD
+    | {"rope_scaling": {**LLAMA3, "rope_type": "llama3", "original_max_position_embeddings": 8192}},
+    "longrope": HEAD
+    | {
+        "rope_scaling": {"type": "longrope", **LONG},
+        "max_position_embeddings": 65536,
+        "original_max_position_embeddings": 4096,
+    },
+    "part of a head": HEAD
+    | {"head_dim": 80, "partial_rotary_factor": 0.4}
+    | {"rope_scaling": {"rope_type": "linear", "factor": 1.0}},
+    "proportional": HEAD
+    | {
+        "rope_parameters": {
+            "rope_type": "proportional",
+            "rope_theta": 1e6,
+            "partial_rotary_factor": 0.25,
+        }
+    },
+}
+REFUSED = """given => {
+  try { bookRope(given, 0); } catch (error) { return [error.name, error.message]; }
+}"""
+READ = "([given, length]) => bookRope(given, length)"
+
+
+@pytest.mark.parametrize("length", [2000, 40_000])
+@pytest.mark.parametrize("name", PASTED)
+def test_a_pasted_config_has_the_frequencies_of_transformers(
+    name: str, length: int, page: Open
+) -> None:
+    """For each way to scale them, at a length within and one beyond that of training."""
+    rope = pytest.importorskip("transformers.modeling_rope_utils")
+    from transformers import LlamaConfig
+
+    given = PASTED[name]
+    scaling = given.get("rope_parameters") or given["rope_scaling"]
+    kind = scaling.get("rope_type") or scaling["type"]
+    config = LlamaConfig(**copy.deepcopy(given))
+    expected, scale = rope.ROPE_INIT_FUNCTIONS[kind](config, "cpu", seq_len=length)
+    found = page("", "live-rope.js").evaluate(
+        READ, [json.dumps({**given, "use_cache": True}), length]
+    )
+    w = torch.tensor(found["frequencies"] + [0.0] * (len(expected) - len(found["frequencies"])))
+    torch.testing.assert_close(w, expected.float(), rtol=1e-5, atol=0)
+    assert found["scale"] == pytest.approx(scale)
+    head_dim = given.get("head_dim", 128)
+    assert found["still"] + len(found["frequencies"]) == head_dim // 2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"hidden_size": 768, "num_attention_heads": 12}, "Does the model use RoPE?"),
+        ({"rope_theta": 1e4}, "must have head_dim, or hidden_size and num_attention_heads"),
+        ({**HEAD, "rope_theta": "1e4"}, 'rope_theta must be a number above 1, got "1e4".'),
+        (HEAD | {"rope_scaling": {"type": "mrope"}}, 'The rope_type "mrope" is not known here.'),
+        (HEAD | {"rope_scaling": {"type": "linear"}}, "The key factor is missing."),
+        (
+            HEAD | {"rope_scaling": {"type": "linear", "factor": 2, "mscale": 1}},
+            'The key mscale is not known here for the rope_type "linear"',
+        ),
+        (HEAD | {"rope_ratio": 2}, "The key rope_ratio is not known here, and it may change"),
+        (
+            HEAD
+            | {"rope_scaling": {"type": "su", "factor": 2, "short_factor": [1, 2]}}
+            | {"max_position_embeddings": 512},
+            "short_factor must have 64 numbers, one for each pair, got 2.",
+        ),
+        ({**HEAD, "head_dim": 512}, "at most 128 pairs of channels here, got 256"),
+        ("{'rope_theta': 1e4}", "This is not JSON"),
+        ("[1.0, 0.5, ..., 1e-4]", "“...” is not a frequency."),
+        ("1 0.5 0.25", "At least 8 frequencies above 0 are needed, got 3."),
+    ],
+)
+def test_what_is_not_known_of_a_pasted_text_is_said(
+    given: str | dict[str, Any], said: str, page: Open
+) -> None:
+    text = given if isinstance(given, str) else json.dumps(given)
+    name, found = page("", "live-rope.js").evaluate(REFUSED, text)
+    assert name == "RangeError"
+    assert said in found
+
+
+def test_a_list_of_frequencies_is_read_as_torch_prints_it(page: Open) -> None:
+    """Zeros are pairs that do not rotate."""
+    w = torch.cat([RoPE(24).frequencies().flatten(), torch.zeros(4)])
+    found = page("", "live-rope.js").evaluate(READ, [repr(w.double()) + ", device='cuda:0')", 0])
+    torch.testing.assert_close(
+        torch.tensor(found["frequencies"]), w[:12].float(), rtol=1e-3, atol=0
+    )
+    assert found["still"] == 4

@@ -32,6 +32,7 @@ SEEDS = {
     "language_sources_rates": 2,
     "page_digits": 3,
     "page_recall": 3,
+    "page_recall_sizes": 3,
     "page_text": 3,
 }
 """Study → least number of seeds, if it is not five."""

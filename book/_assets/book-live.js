@@ -113,6 +113,29 @@ window.bookLive = (function () {
     };
   }
 
+  /* The same unit vector for the same word: normal numbers from a hash of its letters. */
+  function vector(word, channels) {
+    let h = 2166136261;
+    for (const letter of word.toLowerCase()) { h = Math.imul(h ^ letter.codePointAt(0), 16777619); }
+    const uniform = () => {
+      h = (Math.imul(h ^ (h >>> 15), 2246822507) + 0x9e3779b9) | 0;
+      const t = Math.imul(h ^ (h >>> 13), 3266489909);
+      return ((t ^ (t >>> 16)) >>> 0) / 2 ** 32 || 1e-9;
+    };
+    const v = Array.from({ length: channels }, () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform()));
+    const size = Math.hypot(...v);
+    return v.map((x) => x / size);
+  }
+
+  /* Words for a program with room for more: their vectors in its channels, and which places hold a word. */
+  function vectors(list, most, channels, room = channels) {
+    const places = Array.from({ length: most }, (_, i) => list[i]);
+    return {
+      words: places.flatMap((word) => (word ? vector(word, channels) : []).concat(Array(word ? room - channels : room).fill(0))),
+      mask: places.map((word) => Number(word !== undefined)),
+    };
+  }
+
   function softmax(scores, temperature = 1) {
     const most = Math.max(...scores), e = Array.from(scores, (s) => Math.exp((s - most) / temperature));
     const sum = e.reduce((a, b) => a + b, 0);
@@ -145,5 +168,5 @@ window.bookLive = (function () {
     }
   }
 
-  return { add, ask, asked, atRest, colour, element, follow, keep, lazily, reading, ready, slider, softmax };
+  return { add, ask, asked, atRest, colour, element, follow, keep, lazily, reading, ready, slider, softmax, vectors };
 })();

@@ -1,73 +1,73 @@
 /* Build an encoder: book/live/encoder.py computes, this draws. */
 bookLive.add("encoder", (box, programs, about) => {
   "use strict";
-  const { asked, atRest, colour, element, follow, keep, lazily, ready, slider } = bookLive;
+  const { asked, atRest, colour, element, follow, keep, lazily, ready, slider, vectors } = bookLive;
 
-  const PAIRS = 32, HEAD_DIM = 64, WORDS = 16, HANDLES = 8, SIDE = 15;
+  const PAIRS = 32, WORDS = 16, HANDLES = 8, SIDE = 15, FARTHEST = 1e5;
   const LOW = -6.3, HIGH = 0.6;              // the axis of frequencies, in powers of ten
   const FIRST = "the cat sat on the mat and the dog sat on the rug";
   const BASES = ["pairs of channels", "Fourier (circulant)", "random"];
-  const PRESETS = Object.keys(about.presets);
-  const state = { preset: PRESETS[0], shifts: Array(HANDLES).fill(0), basis: 0, slope: 0, moved: 1000, rough: false, text: FIRST };
+  const PRESETS = Object.keys(about.presets), PASTED = "pasted";
+  const BEGIN = { preset: PRESETS[0], shifts: Array(HANDLES).fill(0), basis: 0, slope: 0, moved: 1000, rough: false, text: FIRST, pasted: "", length: 0 };
+  const state = Object.assign({}, BEGIN);
+  let pasted = null; // what bookRope says of the text that was pasted
 
   /* ---- what a state means ---- */
 
-  /* A handle moves four pairs by the same factor, and their neighbours by less. */
+  function preset() {
+    return state.preset === PASTED ? { frequencies: pasted.frequencies, still: pasted.still, colour: about.pasted, code: "" } : Object.assign({ still: 0 }, about.presets[state.preset]);
+  }
+
+  /* A handle moves an eighth of the pairs by the same factor, and their neighbours by less. */
   function frequencies() {
-    return about.presets[state.preset].frequencies.map((w, i) => {
-      const at = Math.min(HANDLES - 1, Math.max(0, (i - 1.5) / 4)), left = Math.min(HANDLES - 2, Math.floor(at));
+    return preset().frequencies.map((w, i, all) => {
+      const at = Math.min(HANDLES - 1, Math.max(0, ((i + 0.5) * HANDLES) / all.length - 0.5)), left = Math.min(HANDLES - 2, Math.floor(at));
       const shift = state.shifts[left] * (left + 1 - at) + state.shifts[left + 1] * (at - left);
-      return Math.min(10 ** 0.5, Math.max(10 ** LOW, w * 10 ** shift));
+      return shift ? Math.min(10 ** 0.5, Math.max(10 ** LOW, w * 10 ** shift)) : w;
     });
   }
 
   /* Where neighbouring pairs are first a whole turn apart: chapter 3. */
-  function horizon(w) {
-    const slopes = w.slice(1).map((v, i) => w[i] * Math.abs(Math.log(w[i] / v)));
+  function horizon(given) {
+    const w = given.slice().sort((a, b) => b - a), slopes = w.slice(1).map((v, i) => w[i] * Math.abs(Math.log(w[i] / v)));
     return 2 * Math.PI / Math.max(...slopes);
   }
 
+  /* The first of all distances at which the score is negative; 0 if none is. */
+  function below(w, still) {
+    for (let d = 1; d <= FARTHEST; d++) {
+      if (w.reduce((sum, v) => sum + Math.cos(d * v), still) < 0) { return d; }
+    }
+    return 0;
+  }
+
   function own() { return state.shifts.some((shift) => shift !== 0); }
-  function handle(i, w) { return Math.exp(w.slice(4 * i, 4 * i + 4).reduce((sum, v) => sum + Math.log(v), 0) / 4); }
+  const pairsOf = (i, count) => [Math.round((i * count) / HANDLES), Math.round(((i + 1) * count) / HANDLES)];
+  function handle(i, w) {
+    const logs = w.slice(...pairsOf(i, w.length)).map(Math.log);
+    return Math.exp(logs.reduce((sum, v) => sum + v, 0) / logs.length);
+  }
   function typed() { return state.text.trim().split(/\s+/).filter(Boolean); }
   function words() { return typed().slice(0, WORDS); }
 
-  /* The same unit vector for the same word: normal numbers from a hash of its letters. */
-  function vector(word) {
-    let h = 2166136261;
-    for (const letter of word.toLowerCase()) { h = Math.imul(h ^ letter.codePointAt(0), 16777619); }
-    const uniform = () => {
-      h = (Math.imul(h ^ (h >>> 15), 2246822507) + 0x9e3779b9) | 0;
-      const t = Math.imul(h ^ (h >>> 13), 3266489909);
-      return ((t ^ (t >>> 16)) >>> 0) / 2 ** 32 || 1e-9;
-    };
-    const v = Array.from({ length: HEAD_DIM }, () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform()));
-    const size = Math.hypot(...v);
-    return v.map((x) => x / size);
-  }
-
-  function tokens(list) {
-    const padded = list.concat(Array(WORDS - list.length).fill(""));
-    return {
-      words: padded.flatMap((word) => (word ? vector(word) : Array(HEAD_DIM).fill(0))),
-      mask: padded.map((word) => Number(word !== "")),
-    };
-  }
+  const filled = (list, length) => list.concat(Array(length - list.length).fill(0));
 
   /* What runs as it stands, given q, k and positions: imports first. */
   function code(w) {
-    const preset = about.presets[state.preset], lines = [];
-    let made = preset.code;
+    const { still, code: given } = preset(), lines = [];
+    let made = given;
     if (own() || !made) {
       lines.push("inv_freq = torch.tensor([" + w.map((v) => String(Number(v.toPrecision(6)))).join(", ") + "])");
       made = "inv_freq[None, :, None]";
     }
     const rope = !state.basis && made.match(/^(RoPE\(.*\))\.frequencies\(\)$/); // nothing but RoPE
     const basis = ["", ", basis=CirculantSTRING(64).basis()", ", basis=haar_orthogonal(64, generator=torch.Generator().manual_seed(0))[None]"][state.basis];
-    lines.push("encoder = " + (rope ? rope[1] : "STRING(" + made + basis + ")"));
+    const wide = still ? ", head_dim=" + 2 * (w.length + still) : "";
+    const string = state.preset === PASTED && !basis ? "STRING.from_inv_freq(inv_freq" + wide + ")" : "STRING(" + made + basis + ")";
+    lines.push("encoder = " + (rope ? rope[1] : string));
     lines.push("q, k = encoder(q, k, positions)");
     if (state.slope) { lines.push("bias = -" + state.slope.toFixed(2) + " * (positions - positions.mT).abs()   # ALiBi's: exp(bias) falls by " + (100 * (1 - Math.exp(-state.slope))).toFixed(0) + " % per token"); }
-    const used = Object.keys(about.modules).filter((name) => lines.some((line) => line.includes(name + "(")));
+    const used = Object.keys(about.modules).filter((name) => lines.some((line) => line.includes(name + "(") || line.includes(name + ".")));
     const imports = [...new Set(used.map((name) => about.modules[name]))].sort()
       .map((module) => "from " + module + " import " + used.filter((name) => about.modules[name] === module).join(", "));
     if (lines.some((line) => line.includes("torch."))) { imports.unshift("import torch"); }
@@ -77,9 +77,8 @@ bookLive.add("encoder", (box, programs, about) => {
   /* ---- the parts of the page ---- */
 
   const axis = element("canvas", { "aria-hidden": "true" });
-  const knobs = Array.from({ length: HANDLES }, (_, i) => element("button.live-knob", {
-    type: "button", role: "slider", "aria-label": "Frequencies of pairs " + (4 * i + 1) + " to " + (4 * i + 4),
-    "aria-valuemin": "-6.3", "aria-valuemax": "0.5",
+  const knobs = Array.from({ length: HANDLES }, () => element("button.live-knob", {
+    type: "button", role: "slider", "aria-valuemin": "-6.3", "aria-valuemax": "0.5",
   }));
   const axisBox = element("div.live-axis", {}, axis, ...knobs);
   const curve = element("canvas.live-curve", { role: "img" });
@@ -92,9 +91,15 @@ bookLive.add("encoder", (box, programs, about) => {
   text.value = state.text;
   const room = element("small");
   const presets = element("div.live-choice", { role: "group", "aria-label": "Frequencies to begin with" },
-    ...PRESETS.map((name) => element("button", { type: "button", onclick: () => change({ preset: name, shifts: Array(HANDLES).fill(0) }) }, name)));
+    ...PRESETS.concat(PASTED).map((name) => element("button", { type: "button", onclick: () => change({ preset: name, shifts: BEGIN.shifts }) }, name)));
   const bases = element("div.live-choice", { role: "group", "aria-label": "Basis" },
     ...BASES.map((name, i) => element("button", { type: "button", onclick: () => change({ basis: i }) }, name)));
+  const spread = element("small"), config = element("textarea", { rows: "5", autocomplete: "off", spellcheck: "false" });
+  const length = element("input", { type: "number", min: "1", step: "1" });
+  const lengthRow = element("label.live-row", { hidden: "" }, "length of the text in tokens ", length);
+  const read = element("p", { role: "status" });
+  const paste = element("details.live-paste", {}, element("summary", {}, "Paste a model’s frequencies"),
+    element("label.live-text", {}, "A config.json of Hugging Face transformers, or a list of frequencies", config), lengthRow, read);
   const rough = element("input", { type: "checkbox", onchange: (event) => change({ rough: event.target.checked }) });
 
   /* moved: 0, then 1 to 100,000 evenly in the logarithm */
@@ -103,10 +108,10 @@ bookLive.add("encoder", (box, programs, about) => {
 
   const figure = (canvas, caption) => element("figure", {}, caption, canvas);
   box.append(
-    presets,
+    presets, paste,
     element("div.live-columns", {},
       element("div", {},
-        element("p.live-title", {}, "Frequencies", element("small", {}, " drag a handle to set the frequencies of four of the 32 pairs")), axisBox,
+        element("p.live-title", {}, "Frequencies", spread), axisBox,
         element("p.live-title", {}, "Score against distance", element("small", {}, " for two equal words")), curve,
         element("p.live-title", {}, "On a grid", element("small", {}, " score of the middle patch and every other patch")),
         element("div.live-maps", {}, ...grids.map((canvas, i) => figure(canvas, gridCaptions[i]))),
@@ -120,15 +125,40 @@ bookLive.add("encoder", (box, programs, about) => {
         element("div.live-maps", {}, ...maps.map((canvas, i) => figure(canvas, captions[i]))))),
     said,
     element("div.live-foot", {},
-      element("button", { type: "button", onclick: () => change({ preset: PRESETS[0], shifts: Array(HANDLES).fill(0), basis: 0, slope: 0, moved: 1000, rough: false, text: FIRST }) }, "Reset"),
+      element("button", { type: "button", onclick: () => {
+        pasted = null;
+        config.value = read.textContent = "";
+        lengthRow.hidden = true;
+        change(BEGIN);
+      } }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state")));
 
   text.addEventListener("input", () => change({ text: text.value }));
 
+  /* Read what was pasted, and draw it. What cannot be read is said, and changes nothing. */
+  function take(given, tokens) {
+    try {
+      pasted = window.bookRope(given, tokens);
+    } catch (error) {
+      if (!(error instanceof RangeError)) { throw error; }
+      read.textContent = given.trim() && error.message;
+      read.className = "live-off";
+      return;
+    }
+    read.textContent = pasted.said;
+    read.className = "";
+    lengthRow.hidden = !pasted.at;
+    length.value = pasted.at;
+    change({ preset: PASTED, pasted: pasted.kept, length: pasted.at, shifts: BEGIN.shifts, basis: 0 });
+  }
+
+  config.addEventListener("input", () => take(config.value, 0));
+  length.addEventListener("change", () => take(state.pasted, Number(length.value)));
+
   /* ---- handles: dragged, or moved by keys ---- */
 
   const width = () => axis.clientWidth;
-  const X = (w) => 14 + ((HIGH - Math.log10(w)) / (HIGH - LOW)) * (width() - 28);
+  const X = (w) => 14 + Math.min(1, Math.max(0, (HIGH - Math.log10(w)) / (HIGH - LOW))) * (width() - 28);
   const BACK = (x) => HIGH - ((x - 14) / (width() - 28)) * (HIGH - LOW);
 
   function shift(i, power) {
@@ -182,8 +212,10 @@ bookLive.add("encoder", (box, programs, about) => {
     pen.strokeStyle = paint;
     w.forEach((v) => { pen.globalAlpha = 0.55; pen.beginPath(); pen.moveTo(X(v), base); pen.lineTo(X(v), 30); pen.stroke(); });
     pen.globalAlpha = 1;
+    spread.textContent = " each handle sets an eighth of the " + w.length + " pairs; drag it";
     knobs.forEach((knob, i) => {
-      const v = handle(i, w);
+      const v = handle(i, w), [from, to] = pairsOf(i, w.length);
+      knob.setAttribute("aria-label", "frequencies of pairs " + (from + 1) + " to " + to);
       knob.style.left = X(v) + "px";
       knob.style.background = paint;
       knob.setAttribute("aria-valuenow", Math.log10(v).toFixed(2));
@@ -256,18 +288,20 @@ bookLive.add("encoder", (box, programs, about) => {
   const furthest = (a, b) => a.reduce((most, v, i) => Math.max(most, Math.abs(v - b[i])), 0);
 
   function draw() {
-    const w = frequencies(), list = words(), preset = about.presets[state.preset], paint = preset.colour;
+    const w = frequencies(), list = words(), { still, colour: paint } = preset();
+    const all = w.length + still, size = all === PAIRS ? PAIRS : about.most; // smaller heads are filled up with zeros
+    const given = { frequencies: filled(w, size), shares: filled(Array(all).fill(1 / all), size) };
     if (!list.length) { list.push("…"); }
     const far = horizon(w);
-    const { score, mean } = bookRun.run(programs.score, { frequencies: w });
+    const { score, mean } = bookRun.run(programs["score " + size], given);
     drawAxis(w, paint);
     drawCurve(score.data, mean.data, far, paint);
-    const grid = bookRun.run(programs.grid, { frequencies: w });
+    const grid = bookRun.run(programs["grid " + size], given);
     drawGrid(0, grid.axial.data, paint);
     drawGrid(1, grid.mixed.data, paint);
     const there = state.rough ? "rough" : "rotated_moved", names = ["rotated", there, "added", "added_moved"];
     const basis = BASES.map((_, i) => Number(i === state.basis));
-    const found = bookRun.run(programs.maps, Object.assign(tokens(list), { frequencies: w, basis, slope: [state.slope], moved: [state.moved] }), names);
+    const found = bookRun.run(programs["maps " + size], Object.assign(vectors(list, WORDS, 2 * all, 2 * size), given, { basis, slope: [state.slope], moved: [state.moved] }), names);
     const paints = [paint, paint, about.added, about.added];
     names.forEach((name, i) => drawMap(maps[i], found[name].data, WORDS, list.length, paints[i], weight, list));
     const points = [furthest(found[there].data, found.rotated.data), furthest(found.added_moved.data, found.added.data)].map((v) => 100 * v);
@@ -278,17 +312,20 @@ bookLive.add("encoder", (box, programs, about) => {
         captions[i].replaceChildren(name, ...(much ? [element("b", {}, " " + much)] : []));
         maps[i].setAttribute("aria-label", "Attention map, " + name + (much ? ": " + much : ""));
       });
-    const negative = D.find((d, i) => score.data[i] < 0);
-    const first = negative === undefined ? "never below 0" : "first below 0 at distance " + number(negative);
-    curve.setAttribute("aria-label", "Score of a word with itself against distance, from 1 to 100,000: " + first + "; the horizon is at " + number(far) + ".");
-    said.dataset.next = "The horizon (the distance at which the angles of neighbouring pairs differ by a full turn) is " + number(far) + ". The score is " + first + ". If the sentence is moved by " + number(state.moved) + " tokens, the rotated map is "
-      + (points[0] < 0.05 ? "the same" : "changed by up to " + change[0].slice(2)) + ", and the map with added sinusoids is "
-      + (points[1] < 0.05 ? "the same" : "changed by up to " + change[1].slice(2)) + ".";
+    tell = () => {
+      const negative = below(w, still), first = negative ? "first below 0 at distance " + number(negative) : "never below 0 up to distance " + number(FARTHEST);
+      curve.setAttribute("aria-label", "Score of a word with itself against distance, from 1 to 100,000: " + first + "; the horizon is at " + number(far) + ".");
+      said.textContent = "The horizon, the distance at which neighbouring pairs differ by a full turn, is " + number(far) + "; the score is " + first + ". Moved by " + number(state.moved) + ", the rotated map is "
+        + (points[0] < 0.05 ? "the same" : "changed by up to " + change[0].slice(2)) + "; with sinusoids added it is "
+        + (points[1] < 0.05 ? "the same" : "changed by up to " + change[1].slice(2)) + ".";
+    };
     const more = typed().length - WORDS;
     room.textContent = more > 0 ? "only the first " + WORDS + " words are used (" + more + " words are ignored)" : "";
     listing.textContent = code(w);
-    [...presets.children].forEach((button, i) => button.setAttribute("aria-pressed", String(PRESETS[i] === state.preset)));
+    [...presets.children].forEach((button, i) => button.setAttribute("aria-pressed", String((PRESETS[i] ?? PASTED) === state.preset)));
+    presets.lastChild.hidden = !pasted;
     [...bases.children].forEach((button, i) => button.setAttribute("aria-pressed", String(i === state.basis)));
+    [...bases.children].slice(1).forEach((button) => { button.disabled = all !== PAIRS; });
     rough.checked = state.rough;
     moved.show(state.moved ? 1 + 99 * Math.log10(state.moved) / 5 : 0, number(state.moved));
     slope.show(state.slope, state.slope ? state.slope.toFixed(2) : "none");
@@ -297,10 +334,11 @@ bookLive.add("encoder", (box, programs, about) => {
 
   /* ---- the state, here and in the address ---- */
 
+  let tell; // say what is drawn
   const redraw = lazily(draw);
   const rest = atRest(() => {
-    said.textContent = said.dataset.next;
-    keep("encoder", { preset: state.preset, shifts: state.shifts.join(" "), basis: state.basis, slope: state.slope, moved: state.moved, rough: Number(state.rough), text: state.text });
+    tell();
+    keep("encoder", { ...(state.preset === PASTED ? { pasted: state.pasted, length: state.length } : {}), preset: state.preset, shifts: state.shifts.join(" "), basis: state.basis, slope: state.slope, moved: state.moved, rough: Number(state.rough), text: state.text });
     box.querySelector(".live-link").setAttribute("href", location.hash);
   });
 
@@ -308,6 +346,8 @@ bookLive.add("encoder", (box, programs, about) => {
 
   function restore(given) {
     const shifts = (given.get("shifts") || "").split(" ").map(Number), preset = given.get("preset");
+    config.value = given.get("pasted") ?? "";
+    if (config.value) { take(config.value, Number(given.get("length"))); }
     if (PRESETS.includes(preset)) { state.preset = preset; }
     if (shifts.length === HANDLES && shifts.every(Number.isFinite)) { state.shifts = shifts; }
     ["basis", "slope", "moved"].forEach((name) => { if (given.has(name) && Number.isFinite(Number(given.get(name)))) { state[name] = Number(given.get(name)); } });
@@ -319,5 +359,5 @@ bookLive.add("encoder", (box, programs, about) => {
   if (given) { restore(given); }
   follow(box, redraw);
   draw();
-  said.textContent = said.dataset.next;
+  tell();
 });

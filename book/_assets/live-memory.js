@@ -1,11 +1,12 @@
 /* Ask a memory: book/live/memory.py computes, this draws. */
 bookLive.add("memory", (box, run, about) => {
   "use strict";
-  const { asked, atRest, colour, element, follow, keep, lazily, reading, ready, softmax } = bookLive;
+  const { ask, asked, atRest, colour, element, follow, keep, lazily, reading, ready, softmax } = bookLive;
 
-  const KEYS = [..."abcdefgh"], VALUES = 8, MOST = about.most, WIDE = 32;
-  const state = { pairs: about.pairs, asked: about.asked, heard: about.pairs.length };
-  const memories = Object.entries(about.memories).map(([name, told]) => Object.assign({ name, shown: {}, read: reading(run, name + " step", told.kept) }, told));
+  const KEYS = [..."abcdefgh"], VALUES = 8, MOST = about.most, SIZES = about.sizes.map((size) => size.channels);
+  const state = { pairs: about.pairs, asked: about.asked, heard: about.pairs.length, size: 0 };
+  const memories = Object.entries(about.titles).map(([name, title]) => ({ name, title, shown: {} }));
+  const runs = [run]; // of each size that is there
 
   /* ---- the list ---- */
 
@@ -33,6 +34,8 @@ bookLive.add("memory", (box, run, about) => {
     const any = (n) => Math.floor(n * Math.random()), pairs = Array.from({ length: MOST }, () => [any(KEYS.length), any(VALUES)]);
     change({ pairs, heard: MOST, asked: pairs[any(MOST)][0] });
   } }, "random list");
+  const sizes = element("div.live-choice", { role: "group", "aria-label": "Size of a memory" },
+    ...SIZES.map((wide, i) => element("button", { type: "button", onclick: () => change({ size: i }) }, wide + " × " + wide)));
   const said = element("p.live-said", { role: "status" });
   const cards = element("ul.live-memories", {}, ...memories.map((memory) => {
     memory.table = element("canvas.live-table", { role: "img", "aria-label": memory.title + " has not been queried yet", onclick: (event) => {
@@ -44,13 +47,14 @@ bookLive.add("memory", (box, run, about) => {
     memory.size = element("small");
     memory.answer = element("p.live-answered");
     memory.changed = element("figcaption");
+    memory.score = element("p.live-score");
     const item = element("li", {},
       element("p.live-name", {}, memory.title, " ", memory.size), memory.answer,
       element("div.live-memory", {}, memory.table,
         element("figure", {}, element("figcaption", {}, "stores"), memory.all),
         element("figure", {}, memory.changed, memory.last)),
-      element("p.live-score", {}, "accuracy after " + MOST + " pairs: " + memory.once + " for keys written once, " + memory.overwritten + " for overwritten keys"));
-    item.style.setProperty("--own", memory.colour);
+      memory.score);
+    item.style.setProperty("--own", about.sizes[0].memories[memory.name].colour);
     return item;
   }));
   box.append(
@@ -59,11 +63,12 @@ bookLive.add("memory", (box, run, about) => {
     element("label.live-slider", {}, element("span", {}, "pairs read"), slider, count),
     element("div.live-row", {}, element("span", {}, "query"), keys),
     element("div.live-choice", {}, overwrite, other),
+    element("div.live-row", {}, element("span", {}, "size of a memory"), sizes),
     said,
     element("p.live-legend", {}, "Each table shows the value that this model would retrieve for every key: ", element("span.live-ring", {}), " is the latest value, ", element("b", { "aria-hidden": "true" }, "×"), " an older one. The fuller a cell, the higher the probability of its value. Beside the table are the numbers that the model stores, and the changes that the last pair made to them."),
     cards,
     element("div.live-foot", {},
-      element("button", { type: "button", onclick: () => change({ pairs: about.pairs, asked: about.asked, heard: about.pairs.length }) }, "Reset"),
+      element("button", { type: "button", onclick: () => change({ pairs: about.pairs, asked: about.asked, heard: about.pairs.length, size: 0 }) }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state"),
       element("small", {}, "Accuracy: mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models shown here were trained with the first seed.")));
 
@@ -124,10 +129,10 @@ bookLive.add("memory", (box, run, about) => {
 
   /* What is kept after so many pairs, as rows: of softmax a key and a value for each token. */
   function kept(memory, pairs) {
-    const held = memory.read.states[2 * pairs], sums = held.layer0_sums;
-    if (sums) { return Array.from({ length: WIDE }, (_, i) => Array.from(sums.subarray(i * (WIDE + 1), i * (WIDE + 1) + WIDE))); }
-    return Array.from({ length: 2 * MOST }, (_, i) => Array.from({ length: 2 * WIDE }, (_, j) =>
-      (i < 2 * pairs ? (j < WIDE ? held.layer0_keys : held.layer0_values)[i * WIDE + (j % WIDE)] : 0)));
+    const held = memory.read.states[2 * pairs], sums = held.layer0_sums, wide = SIZES[state.size];
+    if (sums) { return Array.from({ length: sums.length / (wide + 1) }, (_, i) => Array.from(sums.subarray(i * (wide + 1), i * (wide + 1) + wide))); }
+    return Array.from({ length: 2 * MOST }, (_, i) => Array.from({ length: 2 * wide }, (_, j) =>
+      (i < 2 * pairs ? (j < wide ? held.layer0_keys : held.layer0_values)[i * wide + (j % wide)] : 0)));
   }
 
   const percent = (p) => Math.round(100 * p) + " %";
@@ -162,6 +167,7 @@ bookLive.add("memory", (box, run, about) => {
     count.textContent = state.heard + " of " + state.pairs.length;
     slider.setAttribute("aria-valuetext", state.heard + " of " + state.pairs.length + (state.heard ? ", the last " + written([state.pairs[state.heard - 1]]) : ""));
     [...keys.children].forEach((button, i) => button.setAttribute("aria-pressed", String(i === state.asked)));
+    [...sizes.children].forEach((button, i) => button.setAttribute("aria-pressed", String(i === state.size)));
     overwrite.textContent = "give " + KEYS[state.asked] + (had(state.asked).length ? " another value" : " a value");
     overwrite.disabled = state.heard >= MOST;
     memories.forEach(drawMemory);
@@ -180,19 +186,21 @@ bookLive.add("memory", (box, run, about) => {
   /* ---- reading and asking: each memory goes on by itself, and the worker serves them in turn ---- */
 
   async function listen(memory) {
-    if (memory.busy) { return; }
+    if (memory.busy || !memory.read) { return; }
     memory.busy = true;
     for (;;) {
+      const { read } = memory;
       const pairs = state.heard, wanted = tokens(heard()), asks = wanted.join();
       /* what was read behind the pairs heard stays, if the list says the same */
       const further = tokens(state.pairs), known = memory.known || [];
       const same = further.findIndex((token, i) => token !== known[i]), upto = Math.min(known.length, same < 0 ? further.length : same);
       const goal = upto > wanted.length ? further.slice(0, upto) : wanted;
       memory.known = goal;
-      if (await memory.read.step(goal)) { continue; }
+      if (await read.step(goal) || read !== memory.read) { continue; }
       if (memory.shown.asks === asks) { break; }
-      const held = memory.read.states[wanted.length];
-      const { scores } = await run(memory.name + " ask", Object.assign({ tokens: KEYS.map((_, k) => VALUES + k), place: [wanted.length] }, held), ["scores"]);
+      const held = read.states[wanted.length];
+      const { scores } = await runs[memory.run](memory.name + " ask", Object.assign({ tokens: KEYS.map((_, k) => VALUES + k), place: [wanted.length] }, held), ["scores"]);
+      if (read !== memory.read) { continue; }
       const wide = scores.data.length / KEYS.length;
       memory.shown = { asks, pairs, answers: KEYS.map((_, k) => softmax(scores.data.subarray(k * wide, (k + 1) * wide)).slice(0, VALUES)) };
       redraw();
@@ -201,16 +209,34 @@ bookLive.add("memory", (box, run, about) => {
     if (memories.every((one) => !one.busy)) { rest(); }
   }
 
+  /* Take the models of the size that is asked for, once they are there. */
+  function fit() {
+    const { size } = state;
+    if (!runs[size]) {
+      ask("memory-" + size, (made) => {
+        runs[size] = runs[size] || bookRun.apart(made);
+        fit();
+      });
+      return;
+    }
+    memories.filter((memory) => memory.run !== size).forEach((memory) => {
+      Object.assign(memory, about.sizes[size].memories[memory.name], { run: size, shown: {}, known: [] });
+      memory.read = reading(runs[size], memory.name + " step", memory.kept);
+      memory.score.textContent = "accuracy after " + MOST + " pairs: " + memory.once + " for keys written once, " + memory.overwritten + " for overwritten keys";
+    });
+    memories.forEach(listen);
+  }
+
   /* ---- the state, here and in the address ---- */
 
   const redraw = lazily(draw);
   let moved = false;
   const rest = atRest(() => {
-    if (memories.some((memory) => memory.busy || !memory.shown.answers)) { return; }
+    if (memories.some((memory) => memory.busy || !memory.shown.answers || memory.run !== state.size)) { return; }
     said.textContent = sentence();
-    box.dataset.rested = written(heard()) + "?" + KEYS[state.asked];
+    box.dataset.rested = written(heard()) + "?" + KEYS[state.asked] + (state.size ? " " + SIZES[state.size] : "");
     if (!moved) { return; }
-    keep("memory", { pairs: written(state.pairs), heard: state.heard, ask: KEYS[state.asked] });
+    keep("memory", { pairs: written(state.pairs), heard: state.heard, ask: KEYS[state.asked], size: SIZES[state.size] });
     box.querySelector(".live-link").setAttribute("href", location.hash);
   });
 
@@ -218,7 +244,7 @@ bookLive.add("memory", (box, run, about) => {
     Object.assign(state, part);
     moved = true;
     if (!typed) { list.value = written(state.pairs); }
-    memories.forEach(listen);
+    fit();
     redraw();
     rest();
   }
@@ -228,8 +254,9 @@ bookLive.add("memory", (box, run, about) => {
     state.pairs = parsed(given.get("pairs") || "");
     state.heard = Math.min(state.pairs.length, Math.max(0, Math.round(Number(given.get("heard") ?? MOST)) || 0));
     state.asked = Math.max(0, KEYS.indexOf(given.get("ask")));
+    state.size = Math.max(0, SIZES.indexOf(Number(given.get("size"))));
   }
   follow(box, redraw);
   draw();
-  memories.forEach(listen);
+  fit();
 }, bookRun.apart);

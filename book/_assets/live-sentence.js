@@ -1,26 +1,26 @@
 /* A sentence moves: book/live/sentence.py computes, this draws. It moves once by itself; then the
-   reader moves it, by the slider or by a hand of a clock. */
+   reader moves it, by the slider or by a hand of a clock, or types another one. */
 bookLive.add("sentence", (box, programs, about) => {
   "use strict";
-  const { atRest, colour, element, follow, lazily, ready, slider } = bookLive;
+  const { atRest, colour, element, follow, lazily, ready, slider, vectors } = bookLive;
 
-  const PLAY_MS = 8000, WORDS = about.words, FIRST = WORDS[0], LAST = WORDS.at(-1);
+  const PLAY_MS = 8000;
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const maps = (moved) => bookRun.run(programs.maps, { moved: [moved] });
-  const start = maps(0);
-  let moved = 0, playing = 0;
+  const maps = (moved) => bookRun.run(programs.maps, { ...given, moved: [moved] });
+  let words, given, start, moved = 0, playing = 0;
 
-  const line = element("p.live-words", { "aria-hidden": "true" },
-    ...WORDS.map((word) => element("span", {}, word, element("small", {}))));
+  const line = element("p.live-words", { "aria-hidden": "true" }), hands = element("span");
+  const text = element("input", { type: "text", maxlength: "60", autocomplete: "off", spellcheck: "false" }), room = element("small");
   const dials = about.hands.map((speed) => element("canvas.live-dial", { role: "img" }));
-  const shown = [["turned", "rotated"], ["added", "added"]].map(([name, words]) => ({ name, words, canvas: element("canvas.live-map", { role: "img" }), caption: element("figcaption") }));
+  const shown = [["turned", "rotated"], ["added", "added"]].map(([name, said]) => ({ name, said, canvas: element("canvas.live-map", { role: "img" }), caption: element("figcaption") }));
   const said = element("p.live-said", { role: "status" });
   const move = slider("moved by", 0, about.farthest, (value) => go(value));
   const play = element("button", { type: "button", onclick: () => (playing ? stop() : run()) });
   box.append(
+    element("label.live-text", {}, element("span.live-hidden", {}, "Your sentence"), text, room),
     line,
     element("div.live-maps", {}, ...shown.map(({ canvas, caption }) => element("figure", {}, caption, canvas))),
-    element("p.live-note", {}, "On the left, queries and keys are rotated by their positions; on the right, position vectors are added to the words. Each dial belongs to one pair of channels: its hands show the angles by which “" + FIRST + "” (thick hand) and “" + LAST + "” (thin hand) are rotated. Drag a hand to move the sentence."),
+    element("p.live-note", {}, "Positions rotate queries and keys (left), or position vectors are added to the words (right). Each dial shows, for one pair of channels, by which angles ", hands, " are rotated. Drag a hand to move the sentence."),
     element("div.live-dials", {}, ...dials),
     move.row,
     element("div.live-foot", {}, play),
@@ -32,7 +32,7 @@ bookLive.add("sentence", (box, programs, about) => {
   const weight = (v) => Math.min(1, (2.2 * v) ** 0.75); // small ones are still seen
 
   function drawMap(canvas, values, paint) {
-    const side = WORDS.length, left = 38, cell = (canvas.clientWidth - left) / side;
+    const side = words.length, left = 38, cell = (canvas.clientWidth - left) / side;
     canvas.style.height = side * cell + "px";
     const [pen] = ready(canvas);
     values.forEach((value, i) => {
@@ -47,7 +47,7 @@ bookLive.add("sentence", (box, programs, about) => {
     pen.globalAlpha = 1;
     pen.fillStyle = colour("--pst-color-text-muted");
     pen.textAlign = "right";
-    WORDS.forEach((word, i) => pen.fillText(word, left - 5, (i + 0.5) * cell + 4));
+    words.forEach((word, i) => pen.fillText(word.slice(0, 6), left - 5, (i + 0.5) * cell + 4, left - 5));
   }
 
   function drawDial(canvas, speed) {
@@ -55,7 +55,7 @@ bookLive.add("sentence", (box, programs, about) => {
     pen.strokeStyle = colour("--pst-color-border");
     pen.beginPath(); pen.arc(x, y, radius, 0, 7); pen.stroke();
     pen.lineCap = "round";
-    [[moved, 5, 1], [moved + WORDS.length - 1, 2.5, 0.75]].forEach(([place, thick, length]) => {
+    [[moved, 5, 1], [moved + words.length - 1, 2.5, 0.75]].forEach(([place, thick, length]) => {
       pen.lineWidth = thick;
       pen.strokeStyle = about.turned;
       pen.beginPath(); pen.moveTo(x, y);
@@ -63,18 +63,21 @@ bookLive.add("sentence", (box, programs, about) => {
       pen.stroke();
     });
     pen.lineWidth = 1;
-    canvas.setAttribute("aria-label", "A dial with two hands. The angle between them is " + (speed * (WORDS.length - 1)).toFixed(2) + " radians at every position of the sentence.");
+    canvas.setAttribute("aria-label", "A dial with two hands. The angle between them is " + (speed * (words.length - 1)).toFixed(2) + " radians at every position of the sentence.");
   }
+
+  /* the rows and columns of a map that belong to words */
+  const of = (map) => Array.from(map.data).filter((_, i) => i % about.most < words.length && i < words.length * about.most);
 
   function draw() {
     const now = maps(moved);
-    shown.forEach(({ name, words, canvas, caption }) => {
-      const values = Array.from(now[name].data);
-      const most = 100 * Math.max(...values.map((value, i) => Math.abs(value - start[name].data[i])));
+    shown.forEach(({ name, said: how, canvas, caption }) => {
+      const values = of(now[name]), first = of(start[name]);
+      const most = 100 * Math.max(...values.map((value, i) => Math.abs(value - first[i])));
       const much = most < 0.05 ? "the same" : "± " + most.toFixed(0) + " points";
       drawMap(canvas, values, about[name]);
-      caption.replaceChildren(words, element("b", {}, moved ? " " + much : ""));
-      canvas.setAttribute("aria-label", "Attention map, positions " + words + ": " + (much === "the same" ? "unchanged" : "changed by up to " + much.slice(2)));
+      caption.replaceChildren(how, element("b", {}, moved ? " " + much : ""));
+      canvas.setAttribute("aria-label", "Attention map, positions " + how + ": " + (much === "the same" ? "unchanged" : "changed by up to " + much.slice(2)));
     });
     dials.forEach((canvas, i) => drawDial(canvas, about.hands[i]));
     line.querySelectorAll("small").forEach((place, i) => { place.textContent = Math.round(moved) + i; });
@@ -83,6 +86,24 @@ bookLive.add("sentence", (box, programs, about) => {
     said.dataset.next = "If the sentence is moved by " + tokens(moved) + ", all weights stay the same with rotated queries and keys. With added position vectors, "
       + shown[1].caption.querySelector("b").textContent.trim().replace("±", "some weights change by up to").replace("the same", "all weights stay the same, too") + ".";
   }
+
+  /* ---- typing ---- */
+
+  function read(typed) {
+    const all = typed.trim().split(/\s+/).filter(Boolean);
+    words = all.length ? all.slice(0, about.most) : ["…"];
+    given = vectors(words, about.most, about.channels);
+    start = maps(0);
+    line.replaceChildren(...words.map((word) => element("span", {}, word, element("small"))));
+    hands.textContent = words.length > 1 ? "“" + words[0] + "” (thick) and “" + words.at(-1) + "” (thin)" : "the queries and keys";
+    room.textContent = all.length > about.most ? "only the first " + about.most + " words are used" : "";
+  }
+
+  text.addEventListener("input", () => {
+    read(text.value);
+    stop();
+    rest();
+  });
 
   /* ---- moving ---- */
 
@@ -128,6 +149,8 @@ bookLive.add("sentence", (box, programs, about) => {
     });
   });
 
+  text.value = about.words.join(" ");
+  read(text.value);
   follow(box, redraw);
   if (calm) { moved = 30; }
   draw();

@@ -5,7 +5,9 @@ bookLive.add("write", (box, run, about) => {
 
   const MOST = about.most, LONGEST = about.written, DARK = 55, SURPRISED = 8; // bits at which a byte is marked as strongly as can be, in percent
   const STRIDE = 8; // bytes between two drawings
-  const state = { text: about.text, temperature: 0, seed: 1, writing: false };
+  const MARKS = ["surprise", ...Array.from({ length: about.layers }, (_, i) => "attention in layer " + (i + 1))];
+  const HEADS = ["all heads", ...Array.from({ length: about.heads }, (_, i) => "head " + (i + 1))];
+  const state = { text: about.text, temperature: 0, seed: 1, writing: false, mark: 0, head: 0 };
   const models = Object.entries(about.models).map(([name, told]) => Object.assign({ name, written: [], read: reading(run, name + " step", told.kept) }, told));
 
   /* ---- bytes ---- */
@@ -22,7 +24,7 @@ bookLive.add("write", (box, run, about) => {
   }
   const shown = (byte) => (byte === 10 ? "↵" : byte === 32 ? "\u00a0" : byte > 32 && byte < 127 ? String.fromCharCode(byte) : "▯");
   const named = (byte) => (byte === 10 ? "new line" : byte === 32 ? "space" : shown(byte));
-  const text = () => bytes(state.text);
+  const text = () => bytes(state.text), wanted = (model) => text().concat(model.written);
 
   /* Where the text begins to repeat all that it has said: the length of what is said again, or 0. */
   function repeats(given) {
@@ -66,6 +68,9 @@ bookLive.add("write", (box, run, about) => {
   const twice = element("button", { type: "button", onclick: () => change({ text: state.text + state.text }) }, "Repeat the text");
   const draws = element("button", { type: "button", onclick: () => { state.seed += 1; write(); } }, "Sample again");
   const temperature = slider("temperature", 0, 1.5, (value) => change({ temperature: Number(value.toFixed(2)) }));
+  const choice = (label, names, part) => element("div.live-choice", { role: "group", "aria-label": label },
+    ...names.map((name, i) => element("button", { type: "button", onclick: () => mark({ [part]: i }) }, name)));
+  const marks = choice("What marks a byte", MARKS, "mark"), heads = choice("Heads", HEADS, "head");
   const said = element("p.live-said", { role: "status" });
   const rows = element("ul.live-writers", {}, ...models.map((model) => {
     model.bits = element("p.live-bits");
@@ -79,25 +84,44 @@ bookLive.add("write", (box, run, about) => {
     item.style.setProperty("--own", model.colour);
     return item;
   }));
+  const legend = element("small");
   box.append(
     element("label.live-text", {}, element("span.live-title", {}, "Your text ", room), input),
     element("div.live-choice", {}, twice, on, draws),
-    temperature.row, said, rows,
+    temperature.row,
+    element("div.live-row", {}, element("span", {}, "mark each byte by"), marks, heads),
+    said, rows,
     element("div.live-foot", {},
-      element("button", { type: "button", onclick: () => { input.value = ""; change({ text: about.text, temperature: 0, seed: 1 }); } }, "Reset"),
+      element("button", { type: "button", onclick: () => { input.value = ""; change({ text: about.text, temperature: 0, seed: 1, mark: 0, head: 0 }); } }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state"),
-      element("small", {}, "The more bits a model needs for a byte (up to " + SURPRISED + "), the more strongly the byte is marked. After the bar, the text occurs a second time. Bytes that a model generated are underlined. Numbers for held-out text are the mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models shown here were trained with the first seed.")));
+      legend, element("small", {}, "After the bar the text comes a second time. What a model wrote is underlined. On held-out text: mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models here are those of the first seed.")));
 
   /* ---- drawing ---- */
 
   const kilobytes = (numbers) => ((4 * numbers) / 1000).toFixed(1) + " kB";
 
+  /* The weights with which the last byte before the cursor attends to itself and those before it: of a
+     head, or the mean of all. With the delta rule they may be negative. */
+  function attention(model, at) {
+    const { data, text } = model.seen ?? {}, side = MOST + LONGEST;
+    if (!state.mark || at < 0 || !text || !(at < text.length)) { return null; }
+    const chosen = state.head ? [state.head - 1] : Array.from({ length: about.heads }, (_, i) => i);
+    const rows = chosen.map((head) => (((state.mark - 1) * about.heads + head) * side + at) * side);
+    return Array.from({ length: at + 1 }, (_, i) => mean(rows.map((row) => data[row + i])));
+  }
+
   function drawModel(model, given, period, caret) {
-    const all = given.concat(model.written), until = Math.min(given.length, model.read.scores.length);
+    const all = given.concat(model.written), at = (caret < given.length ? caret : all.length) - 1;
+    const weights = attention(model, at), most = weights && Math.max(...weights.map(Math.abs)), until = Math.min(given.length, model.read.scores.length);
     model.line.replaceChildren(...all.map((byte, i) => {
       const piece = element(i < given.length ? "span" : "u", {}, shown(byte), ...(byte === 32 || byte === 10 ? [element("wbr")] : []));
-      if (i > 0 && i < until) { piece.style.setProperty("--dark", ((DARK * Math.min(1, bits(model, given, i) / SURPRISED)).toFixed(0)) + "%"); }
-      if (period && i === period) { piece.className = "live-again"; }
+      if (weights && i <= at) {
+        piece.style.setProperty("--dark", (DARK * Math.abs(weights[i] / most)).toFixed(0) + "%");
+        if (weights[i] < 0) { piece.classList.add("live-minus"); }
+        if (i === at) { piece.classList.add("live-from"); }
+      }
+      if (!state.mark && i > 0 && i < until) { piece.style.setProperty("--dark", ((DARK * Math.min(1, bits(model, given, i) / SURPRISED)).toFixed(0)) + "%"); }
+      if (period && i === period) { piece.classList.add("live-again"); }
       return piece;
     }));
     model.line.setAttribute("aria-label", "Your text" + (model.written.length ? ", and its continuation: " + new TextDecoder().decode(new Uint8Array(model.written)) : ""));
@@ -112,6 +136,11 @@ bookLive.add("write", (box, run, about) => {
     const now = model.read.kept(all.length), full = models[0].read.kept(MOST + LONGEST);
     model.memory.textContent = "stores " + kilobytes(now) + " per layer" + (now < model.read.kept(all.length + 1) ? ", " + 4 * (model.read.kept(1) - model.read.kept(0)) + " bytes more for each byte" : ", at any length");
     model.bar.style.width = (100 * now) / full + "%";
+    if (state.mark) {
+      const top = (weights ?? []).map((w, i) => [w, i]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, 3);
+      model.then.replaceChildren(...(top.length ? [element("code", {}, named(all[at])), " attends most to ", ...top.flatMap(([w, i], n) => [n ? ", " : "", element("code", {}, named(all[i])), " (" + (i < at ? at - i + " before" : "itself") + ") " + (Math.round(100 * w) / 100 || 0).toFixed(2).replace("-", "−")])] : ["…"]));
+      return;
+    }
     const after = caret > 0 && model.read.scores[caret];
     const likely = after ? shares(after).map((p, byte) => [p, byte]).sort((a, b) => b[0] - a[0]).slice(0, 3) : [];
     model.then.replaceChildren(...(likely.length ? [caret < given.length ? "most probable bytes at the cursor: " : "most probable next bytes: ", ...likely.flatMap(([p, byte], i) => [i ? ", " : "", element("code", {}, named(byte)), " " + Math.round(100 * p) + " %"])] : ["…"]));
@@ -125,6 +154,10 @@ bookLive.add("write", (box, run, about) => {
     on.textContent = state.writing ? "Stop" : "Continue the text";
     twice.disabled = !given.length || 2 * given.length > MOST;
     draws.disabled = !state.temperature;
+    [[marks, state.mark], [heads, state.head]].forEach(([group, chosen]) => [...group.children].forEach((button, i) => button.setAttribute("aria-pressed", String(i === chosen))));
+    heads.hidden = !state.mark;
+    legend.textContent = state.mark ? "The larger the weight of a byte, relative to the largest, the stronger its mark. The outlined byte attends: the last one, or the one before the cursor. A striped mark is a negative weight."
+      : "The more bits a byte costs, up to " + SURPRISED + ", the stronger its mark.";
     temperature.show(state.temperature, state.temperature ? state.temperature.toFixed(2) : "greedy");
     models.forEach((model) => drawModel(model, given, period, caret));
   }
@@ -143,12 +176,12 @@ bookLive.add("write", (box, run, about) => {
     if (model.busy) { return; }
     model.busy = true;
     for (;;) {
-      const wanted = text().concat(model.written);
-      const more = await model.read.step(wanted);
-      const same = wanted.join() === text().concat(model.written).join();
+      const asks = wanted(model);
+      const more = await model.read.step(asks);
+      const same = asks.join() === wanted(model).join();
       if (model.read.scores.length % STRIDE === 0) { redraw(); } // to draw takes longer than to read
       if (more || !same) { continue; }
-      if (!state.writing || !wanted.length || model.written.length >= LONGEST) { break; }
+      if (!state.writing || !asks.length || model.written.length >= LONGEST) { break; }
       model.written.push(next(model));
     }
     model.busy = false;
@@ -159,15 +192,26 @@ bookLive.add("write", (box, run, about) => {
     }
   }
 
+  /* What the models attend to is asked for only when it is to be shown. */
+  async function see(model) {
+    const text = wanted(model), key = text.join();
+    if (!state.mark || model.seen?.key === key) { return; }
+    const { weights } = await run(model.name + " seen", { tokens: text.concat(Array(MOST + LONGEST - text.length).fill(0)) });
+    if (key === wanted(model).join()) { model.seen = { key, text, data: weights.data }; }
+    redraw();
+  }
+
   const redraw = lazily(draw);
   let moved = false;
-  const rest = atRest(() => {
+  const rest = atRest(async () => {
+    if (models.some((model) => model.busy)) { return; }
+    await Promise.all(models.map(see));
     if (models.some((model) => model.busy)) { return; }
     draw();
     said.textContent = sentence();
     box.dataset.rested = state.text + "|" + models[0].written.length;
     if (!moved) { return; }
-    keep("write", { text: state.text, temperature: state.temperature, seed: state.seed, on: Number(models[0].written.length > 0) });
+    keep("write", { text: state.text, temperature: state.temperature, seed: state.seed, on: Number(models[0].written.length > 0), mark: state.mark, head: state.head });
     box.querySelector(".live-link").setAttribute("href", location.hash);
   });
 
@@ -179,6 +223,15 @@ bookLive.add("write", (box, run, about) => {
   function go() { models.forEach(listen); redraw(); rest(); }
   function stop() { state.writing = false; go(); }
   function write() { moved = true; begin(); state.writing = text().length > 0; go(); }
+  /* Show other marks of the same text. */
+  function mark(part) {
+    moved = true;
+    Object.assign(state, part);
+    delete box.dataset.rested;
+    redraw();
+    rest();
+  }
+
   function change(part) {
     moved = true;
     Object.assign(state, part, { writing: false });
@@ -195,6 +248,8 @@ bookLive.add("write", (box, run, about) => {
     state.temperature = Math.min(1.5, Math.max(0, Number(given.get("temperature")) || 0));
     state.seed = Math.round(Number(given.get("seed"))) || 1;
     state.writing = given.get("on") === "1";
+    state.mark = MARKS[given.get("mark")] ? Number(given.get("mark")) : 0;
+    state.head = HEADS[given.get("head")] ? Number(given.get("head")) : 0;
   }
   begin();
   draw();

@@ -28,7 +28,10 @@ ALT = (
     "changes by up to 28 percentage points."
 )
 """What the poster shows."""
+SCRIPTS = ("live-rope.js",)
 HEAD_DIM, PAIRS, WORDS, SIDE = 64, 32, 16, 15
+MOST = 128
+"""Pairs of the largest head whose frequencies a reader may paste; smaller heads are padded."""
 FARTHEST = 100_000
 NEAR = 0.12
 """What is drawn thick is the mean over distances that differ by about this share."""
@@ -46,18 +49,29 @@ def distances() -> Tensor:
 class Score(nn.Module):
     """The score of a word with itself, over distance, and what of it is slow."""
 
-    def forward(self, frequencies: Tensor) -> dict[str, Tensor]:
-        """Return for frequencies ``(pairs,)`` the scores and their means, ``(distances,)``."""
+    def forward(self, frequencies: Tensor, shares: Tensor) -> dict[str, Tensor]:
+        """Return the scores and their means, ``(distances,)``.
+
+        Args:
+            frequencies: ``(pairs,)``.
+            shares: What part of the score a pair is; 0 for what only fills up, ``(pairs,)``.
+        """
         angles = distances()[:, None] * frequencies.double()
-        blurred = angles.cos() * (-0.5 * (NEAR * angles) ** 2).exp()
-        return {"score": angles.cos().mean(-1), "mean": blurred.mean(-1)}
+        waves = angles.cos() * shares.double()
+        blurred = waves * (-0.5 * (NEAR * angles) ** 2).exp()
+        return {"score": waves.sum(-1), "mean": blurred.sum(-1)}
 
 
 class Maps(nn.Module):
-    """Who attends to whom in a sentence, and in the same sentence further on."""
+    """Who attends to whom in a sentence, and in the same sentence further on.
 
-    def __init__(self) -> None:
+    Args:
+        pairs: Pairs of a head. With ``PAIRS`` of them it has three bases, otherwise one.
+    """
+
+    def __init__(self, pairs: int = PAIRS) -> None:
         super().__init__()
+        self.pairs = pairs
         generator = torch.Generator().manual_seed(0)
         fourier = CirculantSTRING(HEAD_DIM).basis()[0]
         drawn = haar_orthogonal(HEAD_DIM, generator=generator).double()
@@ -68,6 +82,7 @@ class Maps(nn.Module):
         words: Tensor,
         mask: Tensor,
         frequencies: Tensor,
+        shares: Tensor,
         basis: Tensor,
         slope: Tensor,
         moved: Tensor,
@@ -78,20 +93,23 @@ class Maps(nn.Module):
             words: Unit vectors, ``(words, head_dim)``.
             mask: 1 for a word, 0 for an empty place behind the last, ``(words,)``.
             frequencies: ``(pairs,)``.
+            shares: What part of the score a pair is; 0 for what only fills up, ``(pairs,)``.
             basis: 1 for the basis that is taken, 0 for the others, ``(3,)``.
             slope: What a step away takes off a logit, ``(1,)``.
             moved: How far the second sentence stands behind the first, ``(1,)``.
         """
         here = torch.arange(WORDS).double()[:, None]
         there = here + moved.double()
-        p = (self.bases.double() * basis.double()[:, None, None]).sum(0)[None]
+        p = None
+        if self.pairs == PAIRS:
+            p = (self.bases.double() * basis.double()[:, None, None]).sum(0)[None]
         encoder = STRING(frequencies.double()[None, :, None], p)
         bias = -slope * (here - here.mT).abs()
         far = torch.where(mask > 0, 0.0, -math.inf)
 
         def attention(q: Tensor, k: Tensor) -> Tensor:
             unit = torch.eye(WORDS, dtype=q.dtype)[None]
-            wide = SHARPNESS * HEAD_DIM**0.5
+            wide = SHARPNESS * (2 * self.pairs) ** 0.5
             return softmax_attention(q * wide, k, unit, (bias + far).to(q.dtype)[None])[0]
 
         def turned(positions: Tensor) -> Tensor:
@@ -106,7 +124,8 @@ class Maps(nn.Module):
 
         def added(positions: Tensor) -> Tensor:
             phases = unit_phases(positions, frequencies.double()[None, :, None])[0]
-            x = words.double() + phases.flip(-1).flatten(-2) / PAIRS**0.5
+            size = shares.double().sqrt()[:, None]
+            x = words.double() + (phases.flip(-1) * size).flatten(-2)
             return attention(x[None], x[None])
 
         return {
@@ -121,41 +140,40 @@ class Maps(nn.Module):
 class Grid(nn.Module):
     """The score of the patch in the middle of a grid with every other, of equal content."""
 
-    def forward(self, frequencies: Tensor) -> dict[str, Tensor]:
-        """Return for frequencies ``(pairs,)`` two maps, ``(side, side)``."""
+    def forward(self, frequencies: Tensor, shares: Tensor) -> dict[str, Tensor]:
+        """Return two maps, ``(side, side)``, of frequencies and shares as of the score."""
         steps = torch.arange(SIDE).double() - SIDE // 2
         rows, columns = steps[:, None, None], steps[None, :, None]
-        w = frequencies.double()
-        axial = torch.cat(
-            (
-                (rows * w[::2]).cos().expand(SIDE, SIDE, -1),
-                (columns * w[1::2]).cos().expand(SIDE, SIDE, -1),
-            ),
-            -1,
-        )
+        w, share = frequencies.double(), shares.double()
+        axial = ((rows * w[::2]).cos() * share[::2]).sum(-1)
+        axial = axial + ((columns * w[1::2]).cos() * share[1::2]).sum(-1)
         # directions that divide the half turn evenly in the golden ratio
-        turn = torch.arange(PAIRS).double() * math.pi * (3 - math.sqrt(5))
-        mixed = ((rows * turn.cos() + columns * turn.sin()) * w).cos()
-        return {"axial": axial.mean(-1), "mixed": mixed.mean(-1)}
+        turn = torch.arange(len(w)).double() * math.pi * (3 - math.sqrt(5))
+        mixed = (rows * (turn.cos() * w) + columns * (turn.sin() * w)).cos() * share
+        return {"axial": axial, "mixed": mixed.sum(-1)}
 
 
 def programs() -> dict[str, Traced]:
-    """Return what the page runs, by name."""
-    frequencies = RoPE(HEAD_DIM).frequencies().flatten().double()
-    words = torch.nn.functional.normalize(torch.randn(WORDS, HEAD_DIM), dim=-1)
-    return {
-        "score": traced(Score(), frequencies=frequencies),
-        "grid": traced(Grid(), frequencies=frequencies),
-        "maps": traced(
-            Maps(),
+    """Return what the page runs, by name and by the pairs of a head."""
+    found = {}
+    for pairs in (PAIRS, MOST):
+        given = {
+            "frequencies": RoPE(2 * pairs).frequencies().flatten().double(),
+            "shares": torch.full((pairs,), 1 / pairs, dtype=torch.float64),
+        }
+        found[f"score {pairs}"] = traced(Score(), **given)
+        found[f"grid {pairs}"] = traced(Grid(), **given)
+        words = torch.nn.functional.normalize(torch.randn(WORDS, 2 * pairs), dim=-1)
+        found[f"maps {pairs}"] = traced(
+            Maps(pairs),
             words=words,
             mask=torch.ones(WORDS),
-            frequencies=frequencies,
+            **given,
             basis=torch.tensor([1.0, 0.0, 0.0]),
             slope=torch.zeros(1),
             moved=torch.tensor([1000.0]),
-        ),
-    }
+        )
+    return found
 
 
 def data() -> dict[str, Any]:
@@ -192,6 +210,8 @@ def data() -> dict[str, Any]:
             "haar_orthogonal": haar,
         },
         "distances": distances().tolist(),
+        "most": MOST,
+        "pasted": COLOURS["axial"],
         "presets": {
             name: {
                 "frequencies": [float(f"{w:.9g}") for w in given.flatten().tolist()],

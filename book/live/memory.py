@@ -14,6 +14,7 @@ from book.recorded import measured, score
 from lab.explore.style import COLOURS
 from lab.program import Traced
 from results import page_recall as study
+from results import page_recall_sizes as smaller
 
 HALF = True
 ALT = (
@@ -39,10 +40,21 @@ SHOWN = {
 """Memory → whose colour it has."""
 
 
+SIZES = (32, *smaller.SIZES)
+"""Channels of the models: a memory is a matrix of about as many rows and columns."""
+RUNS = len(SIZES)
+END = ", {} channels"
+"""How the smaller cells' names end."""
+
+
 @cache
-def memories() -> dict[str, Stepped]:
-    """Return the models, by name."""
-    return trained(study, room=2 * study.PAIRS)
+def memories(run: int = 0) -> dict[str, Stepped]:
+    """Return the models of one of the sizes, by name."""
+    if run == 0:
+        return trained(study, room=2 * study.PAIRS)
+    end = END.format(SIZES[run])
+    found = trained(smaller, room=2 * study.PAIRS, make_model=study.make_model)
+    return {name.removesuffix(end): one for name, one in found.items() if name.endswith(end)}
 
 
 @torch.no_grad()
@@ -75,10 +87,10 @@ def chosen(count: int = 4000, seed: int = 0) -> tuple[list[tuple[int, int]], int
     return [*listed], int(asked[best])
 
 
-def programs() -> dict[str, Traced]:
+def programs(run: int = 0) -> dict[str, Traced]:
     """Return what the page runs: for each memory a step, and a question for all keys at once."""
     found = {}
-    for name, one in memories().items():
+    for name, one in memories(run).items():
         found[f"{name} step"] = one.program(1)
         found[f"{name} ask"] = one.program(study.KEYS)
     return found
@@ -87,16 +99,29 @@ def programs() -> dict[str, Traced]:
 def data() -> dict[str, Any]:
     """Return what the page has to know besides: where it begins, names, shapes and accuracies."""
     pairs, asked = chosen()
-    scores = {kind: measured("page_recall", score(kind)) for kind in ("once", "overwritten")}
+    studies = ("page_recall", "page_recall_sizes")
+    scores = {
+        kind: {n: row for name in studies for n, row in measured(name, score(kind)).items()}
+        for kind in ("once", "overwritten")
+    }
     return {
         "most": study.PAIRS,
         "pairs": pairs,
         "asked": asked,
         "seeds": len(scores["once"]["sum"]),
-        "memories": {
-            name: {"title": display(name)}
-            | about(one, COLOURS[SHOWN[name]])
-            | {kind: told(by_name[name]) for kind, by_name in scores.items()}
-            for name, one in memories().items()
-        },
+        "titles": {name: display(name) for name in study.CELLS},
+        "sizes": [
+            {
+                "channels": size,
+                "memories": {
+                    name: about(one, COLOURS[SHOWN[name]])
+                    | {
+                        kind: told(row[name + END.format(size) if run else name])
+                        for kind, row in scores.items()
+                    }
+                    for name, one in memories(run).items()
+                },
+            }
+            for run, size in enumerate(SIZES)
+        ],
     }

@@ -1,7 +1,8 @@
-"""The front page: a sentence moves, and who attends to whom, with positions turned or added."""
+"""The front page: a sentence moves, and who attends to whom, with positions rotated or added."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -16,46 +17,49 @@ ALT = (
     'The sentence "the cat sat on the mat" at positions 30 to 35, and two maps of the attention '
     "weights among its words. If queries and keys are rotated, the map is the same as for the "
     "sentence at position 0. If position vectors are added to the words, weights have changed by "
-    "up to 13 percentage points. Below are three dials, one for each of three pairs of channels, "
+    "up to 10 percentage points. Below are three dials, one for each of three pairs of channels, "
     'with a hand for "the" and a hand for "mat", and a slider that has moved the sentence by 30 '
     "tokens."
 )
 """What the poster shows."""
 WORDS = ("the", "cat", "sat", "on", "the", "mat")
-HEAD_DIM, SHARPNESS, FARTHEST = 64, 2.0, 100
+HEAD_DIM, SHARPNESS, FARTHEST, MOST = 64, 2.0, 100, 8
 HANDS = (4, 8, 12)
 """Pairs whose hands are shown: one turn in 20, 63 and 199 tokens."""
 
 
 class Sentence(nn.Module):
-    """Two maps of attention over the words, which are random vectors, wherever they stand."""
-
-    words: Tensor
+    """Two maps of attention over words, which are random vectors, at any positions."""
 
     def __init__(self) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(7)
-        drawn = torch.randn(len(WORDS), HEAD_DIM, generator=generator)
-        same = [WORDS.index(word) for word in WORDS]
-        self.register_buffer("words", nn.functional.normalize(drawn[same], dim=-1)[None])
         self.encoder, self.added = RoPE(HEAD_DIM), Sinusoidal(HEAD_DIM)
 
-    def forward(self, moved: Tensor) -> dict[str, Tensor]:
-        """Return two maps, ``(words, words)``, of a sentence moved on by ``(1,)`` tokens."""
-        places = torch.arange(len(WORDS))[:, None] + moved.double()
-        q, k = self.encoder(self.words, self.words, places)
-        size = (HEAD_DIM / 2) ** 0.5  # of the vector of a position; words are as long
-        x = self.added(size * self.words, places) / size
-        return {"turned": self._map(q, k), "added": self._map(x, x)}
+    def forward(self, words: Tensor, mask: Tensor, moved: Tensor) -> dict[str, Tensor]:
+        """Return two maps, ``(MOST, MOST)``.
 
-    def _map(self, q: Tensor, k: Tensor) -> Tensor:
-        unit = torch.eye(len(WORDS), dtype=q.dtype)[None]
-        return softmax_attention(SHARPNESS * HEAD_DIM**0.5 * q, k, unit)[0]
+        Args:
+            words: Unit vectors, ``(MOST, head_dim)``.
+            mask: 1 for a word, 0 for an empty place after the last, ``(MOST,)``.
+            moved: By how many tokens the sentence is moved, ``(1,)``.
+        """
+        places = torch.arange(MOST)[:, None] + moved.double()
+        q, k = self.encoder(words[None], words[None], places)
+        size = (HEAD_DIM / 2) ** 0.5  # of the vector of a position; words are as long
+        x = self.added(size * words[None], places) / size
+        far = torch.where(mask > 0, 0.0, -math.inf).expand(1, MOST, MOST)
+        return {"turned": self._map(q, k, far), "added": self._map(x, x, far)}
+
+    def _map(self, q: Tensor, k: Tensor, far: Tensor) -> Tensor:
+        unit = torch.eye(MOST, dtype=q.dtype)[None]
+        return softmax_attention(SHARPNESS * HEAD_DIM**0.5 * q, k, unit, far.to(q.dtype))[0]
 
 
 def programs() -> dict[str, Traced]:
     """Return what the page runs, by name."""
-    return {"maps": traced(Sentence(), moved=torch.tensor([20.0]))}
+    words = nn.functional.normalize(torch.randn(MOST, HEAD_DIM), dim=-1)
+    given = {"words": words, "mask": torch.ones(MOST), "moved": torch.tensor([20.0])}
+    return {"maps": traced(Sentence(), **given)}
 
 
 def data() -> dict[str, Any]:
@@ -63,6 +67,8 @@ def data() -> dict[str, Any]:
     frequencies = RoPE(HEAD_DIM).frequencies().flatten()
     return {
         "words": WORDS,
+        "most": MOST,
+        "channels": HEAD_DIM,
         "farthest": FARTHEST,
         "hands": [frequencies[pair].item() for pair in HANDS],
         "turned": COLOURS["rope"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -100,12 +101,47 @@ class Stepped(nn.Module):
         return traced(self, tokens=given, place=torch.zeros(1, dtype=torch.long), **self.start())
 
 
-def trained(study: ModuleType, room: int) -> dict[str, Stepped]:
-    """Return the models of a study with the weights of seed 0, which its record keeps."""
+class Seen(nn.Module):
+    """To which tokens a model attends that reads a text at once.
+
+    Args:
+        model: Every layer attends to the tokens up to its own.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Return for tokens ``(n,)`` the ``weights`` of all heads, ``(layers, heads, n, n)``."""
+        found: list[Tensor] = []
+
+        def look(layer: Any, args: tuple[Tensor, Any]) -> None:
+            found.append(layer.attention_weights(*args)[0])
+
+        blocks: Any = self.model.blocks
+        hooks = [block.attention.register_forward_pre_hook(look) for block in blocks]
+        self.model(tokens[None])
+        for hook in hooks:
+            hook.remove()
+        return {"weights": torch.stack(found)}
+
+
+def trained(
+    study: ModuleType, room: int, make_model: Callable[..., Any] | None = None
+) -> dict[str, Stepped]:
+    """Return the models of a study with the weights of seed 0, which its record keeps.
+
+    Args:
+        study: It has ``CELLS``.
+        room: Tokens of a cache.
+        make_model: What makes a model of a cell. Default: the study's own.
+    """
+    made = make_model or study.make_model
     cells = data(study.__name__.rpartition(".")[2])["cells"]
     found = {}
     for name, told in study.CELLS.items():
-        model = study.make_model(**{key: x for key, x in told.items() if key != "rate"}).eval()
+        model = made(**{key: x for key, x in told.items() if key != "rate"}).eval()
         unpack(model, cells[name]["runs"][0]["weights"])
         found[name] = Stepped(model, room)
     return found

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from book.live.steps import Stepped, about, trained
+import torch
+
+from book.live.steps import Seen, Stepped, about, trained
 from book.names import display
 from book.recorded import about as told
 from book.recorded import measured
 from lab.explore.style import COLOURS
-from lab.program import Traced
+from lab.program import Traced, traced
 from results import page_text as study
 
 HALF = True
@@ -48,8 +50,12 @@ def models() -> dict[str, Stepped]:
 
 
 def programs() -> dict[str, Traced]:
-    """Return what the page runs: a step of each model."""
-    return {f"{name} step": one.program(1) for name, one in models().items()}
+    """Return what the page runs: of each model a step, and the attention weights of a text."""
+    tokens, found = torch.zeros(study.LENGTH + WRITTEN, dtype=torch.long), {}
+    for name, one in models().items():
+        found[f"{name} step"] = one.program(1)
+        found[f"{name} seen"] = traced(Seen(one.model), tokens=tokens)
+    return found
 
 
 def spent(kind: str) -> Callable[[Any], float]:
@@ -60,7 +66,10 @@ def spent(kind: str) -> Callable[[Any], float]:
 def data() -> dict[str, Any]:
     """Return what the page has to know besides: where it begins, names, shapes and bits."""
     bits = {kind: measured("page_text", spent(kind)) for kind in ("plain", "first", "second")}
+    blocks: Any = models()["GLA"].model.blocks
     return {
+        "layers": len(blocks),
+        "heads": blocks[0].attention.heads,
         "most": study.LENGTH,
         "written": WRITTEN,
         "text": 2 * PASSAGE,

@@ -22,6 +22,19 @@
       found.push("scrolls sideways, and not by keyboard: " + box.tagName.toLowerCase() + "." + box.className);
     }
   });
+  if (matchMedia("(pointer: coarse)").matches) {
+    document.querySelectorAll(":is(.bd-article, .bd-header) :is(button, input, select, textarea, summary, [role=slider])").forEach(e => {
+      const { width, height } = (e.matches("[type=checkbox], [type=radio]") && e.closest("label") || e).getBoundingClientRect();
+      if (e.checkVisibility() && width > 1 && height < 23.9) {
+        found.push("lower than 24 px: " + e.tagName.toLowerCase() + "." + e.className + " in " + e.closest("[id]").id);
+      }
+    });
+    article.querySelectorAll("p").forEach(p => {
+      if (p.textContent.length > 80 && p.checkVisibility() && p.getBoundingClientRect().width < 250 && !p.closest("table, li, figure, .book-live")) {
+        found.push("squeezed: " + p.textContent.trim().slice(0, 40));
+      }
+    });
+  }
   document.querySelectorAll(".book-figure").forEach(box => {
     const plot = box.querySelector(".book-plot"), edge = plot.getBoundingClientRect();
     if (plot.dataset.state === undefined || !plot.data.length || !plot.querySelector(".main-svg")) {

@@ -294,6 +294,18 @@ def test_figures_are_large_enough_for_a_finger(phone: Reader, with_figures: list
             assert element.bounding_box()["height"] >= 44
 
 
+def test_nothing_covers_the_text_of_a_phone(site: Path, phone: Reader) -> None:
+    """The theme shows "Back to top" when one scrolls up: in the middle, over cards and text."""
+    phone.page.goto((site / "book" / "intro.html").as_uri())
+    for place in (500, 1500, 2500, 2300, 2000, 1700):
+        phone.page.evaluate("y => scrollTo({top: y, behavior: 'instant'})", place)
+        phone.page.wait_for_timeout(100)
+    covers = """[...document.querySelectorAll("body *")].filter(e => e.checkVisibility() &&
+      getComputedStyle(e).position === "fixed" && e.getBoundingClientRect().height > 0)
+      .map(e => e.id || e.className)"""
+    assert not phone.page.evaluate(covers)
+
+
 GUESSES = "JSON.parse(localStorage.getItem('book-reader'))?.guesses"
 CHOSEN = "document.querySelector('.predict input:disabled')"
 START = "document.querySelector('.book-continue')"

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from book.live import encoder, memory, move, train, write
-from book.live.steps import Stepped
+from book.live import encoder, memory, move, sentence, train, write
+from book.live.steps import Seen, Stepped
 from lab.program import bundle
+from lab.theory.rope_decay import horizon
 from tests.site.reader import ROOT, WINDOWS, Reader, drag, middle, straight
 
 RUN = ROOT / "book" / "_assets" / "book-run.js"
@@ -100,6 +101,16 @@ def page(request: Any, site: Path, browser: Any) -> Iterator[Any]:
     assert not reader.complaints
 
 
+@pytest.fixture
+def front(request: Any, site: Path, browser: Any) -> Iterator[Any]:
+    """The front page."""
+    reader = Reader(browser, **WINDOWS[request.param])
+    reader.open(site / "book" / "intro.html")
+    yield reader.page
+    assert not reader.complaints
+    reader.close()
+
+
 LISTED = """state => {
   location.hash = new URLSearchParams({live: "encoder", slope: .3, ...state});
   const made = window.bookPrograms.encoder, box = document.getElementById("live-encoder");
@@ -112,7 +123,8 @@ LISTED = """state => {
   box.replaceChildren();
   window.begun(box, load, made.about);
   window.bookRun.run = run;
-  return [box.querySelector("pre").textContent, Array.from(drawn)];
+  const said = box.querySelector(".live-said").textContent;
+  return [box.querySelector("pre").textContent, Array.from(drawn), said];
 }"""
 
 
@@ -159,24 +171,29 @@ def test_a_handle_moves_by_key_and_by_pointer_and_a_link_keeps_it(page: Any) -> 
     assert knob.get_attribute("aria-valuenow") == moved
 
 
-@pytest.mark.parametrize("shifts", ["0", "0.05"], ids=["as given", "dragged"])
-def test_the_listing_runs_and_is_what_the_page_draws(shifts: str, runner: Any, site: Path) -> None:
-    """Every preset in every basis, with a bias: frequencies, basis and bias are the program's."""
+@pytest.fixture
+def listed(runner: Any, site: Path) -> Any:
+    """Build an encoder from a state: its listing, its frequencies, and what the page says."""
     runner.goto("about:blank")
     runner.set_content("<div id='live-encoder'></div>")
     for script in ("book-run.js", "book-live.js"):
         runner.add_script_tag(path=str(RUN.parent / script))
     runner.evaluate("bookLive.add = (_, begin) => { window.begun = begin; }")
-    runner.add_script_tag(path=str(RUN.parent / "live-encoder.js"))
+    for script in (*encoder.SCRIPTS, "live-encoder.js"):
+        runner.add_script_tag(path=str(RUN.parent / script))
     runner.add_script_tag(path=str(site / "_static" / "live-encoder-programs.js"))
+    return lambda **state: runner.evaluate(LISTED, state)
+
+
+@pytest.mark.parametrize("shifts", ["0", "0.05"], ids=["as given", "dragged"])
+def test_the_listing_runs_and_is_what_the_page_draws(shifts: str, listed: Any) -> None:
+    """Every preset in every basis, with a bias: frequencies, basis and bias are the program's."""
     maps = encoder.Maps()
     q = torch.randn(1, encoder.WORDS, encoder.HEAD_DIM, dtype=torch.float64)
     positions = torch.arange(encoder.WORDS).double()[:, None]
     for name, preset in encoder.data()["presets"].items():
         for basis in range(3):
-            text, drawn = runner.evaluate(
-                LISTED, {"preset": name, "shifts": " ".join([shifts] * 8), "basis": basis}
-            )
+            text, drawn, _ = listed(preset=name, shifts=" ".join([shifts] * 8), basis=basis)
             space = {"q": q, "k": q, "positions": positions}
             exec(text, space)
             made = space["encoder"]
@@ -188,6 +205,63 @@ def test_the_listing_runs_and_is_what_the_page_draws(shifts: str, runner: Any, s
             )
             assert (made.basis()[0] - maps.bases[basis]).abs().max() < 1e-6
             torch.testing.assert_close(space["bias"], -0.3 * (positions - positions.mT).abs())
+
+
+CLOSED = {
+    "RoPE": horizon(32, 1e4),
+    "base 500,000": horizon(32, 5e5),
+    "interpolated × 4": 4 * horizon(32, 1e4),
+    "NTK × 4": horizon(32, 1e4 * 4 ** (64 / 62)),
+    "YaRN × 4": horizon(32, 1e4),  # it leaves the fast pairs as they are
+}
+
+
+@pytest.mark.parametrize("name", encoder.data()["presets"])
+def test_the_distances_that_the_page_says_are_those_of_the_package(name: str, listed: Any) -> None:
+    """The first negative score of all distances, not of those at which the curve is drawn."""
+    preset = encoder.data()["presets"][name]
+    w = torch.tensor(preset["frequencies"], dtype=torch.float64)
+    if preset["code"]:
+        w = eval(preset["code"], vars(encoder)).flatten().double()
+    distances = torch.arange(1, encoder.FARTHEST + 1, dtype=torch.float64)
+    first = (distances[:, None] * w).cos().sum(-1).lt(0).nonzero()[0].item() + 1
+    *_, said = listed(preset=name)
+    assert f"the score is first below 0 at distance {first:,}." in said
+    if name in CLOSED:
+        assert f"a full turn, is {CLOSED[name]:,.0f};" in said
+
+
+PARTIAL = {"head_dim": 64, "partial_rotary_factor": 0.5, "rope_theta": 1e4, "rope_scaling": None}
+
+
+@pytest.mark.parametrize(
+    ("pasted", "pairs", "channels"),
+    [
+        (json.dumps({"head_dim": 128, "rope_theta": 1e9}), 64, 128),
+        (json.dumps(PARTIAL), 16, 64),
+        (" ".join(str(0.7**i) for i in range(20)), 20, 40),
+    ],
+    ids=["a larger head", "a part that does not rotate", "a smaller head"],
+)
+def test_pasted_frequencies_are_drawn_and_listed(
+    pasted: str, pairs: int, channels: int, listed: Any
+) -> None:
+    """The score is that of all channels of a head, and the maps stay the same when moved."""
+    text, drawn, said = listed(pasted=pasted, length=0, slope=0)
+    space = {"q": torch.randn(1, 4, channels), "k": torch.randn(1, 4, channels)}
+    space["positions"] = torch.arange(4)[:, None]
+    exec(text, space)
+    made = space["encoder"]
+    assert made.head_dim == channels
+    assert made.frequencies().shape == (1, pairs, 1)
+    w = torch.tensor(drawn[:pairs], dtype=torch.float64)
+    assert not any(drawn[pairs:])
+    torch.testing.assert_close(made.frequencies().flatten().double(), w, rtol=1e-5, atol=0)
+    distances = torch.arange(1, encoder.FARTHEST + 1, dtype=torch.float64)
+    score = (distances[:, None] * w).cos().sum(-1) + channels / 2 - pairs
+    first = score.lt(0).nonzero().flatten().tolist()[:1]
+    where = f"at distance {first[0] + 1:,}" if first else "up to distance 100,000"
+    assert f"below 0 {where}. Moved by 1,000, the rotated map is the same;" in said
 
 
 TRAINED = """([key, name, image]) => {
@@ -364,6 +438,35 @@ def test_the_sentence_moves_once_and_then_by_hand(site: Path, fresh: Reader) -> 
     assert not fresh.complaints
 
 
+@everywhere("front")
+def test_a_sentence_of_the_readers_own_is_moved(front: Any) -> None:
+    """Its vectors are made in the page; how much weights change is what PyTorch says of them."""
+    page, box = front, begun(front, "sentence")
+    box.get_by_role("slider").press("End")
+    page.wait_for_function(SAYS % "'Moved by 100 tokens'")
+    box.get_by_role("textbox").fill("one TWO one four five six seven eight nine ten")
+    page.wait_for_function(SAYS % "'Moved by 100 tokens'")
+    words = ["one", "TWO", "one", "four", "five", "six", "seven", "eight"]
+    assert box.locator(".live-words > span").all_inner_texts() == [
+        f"{word}\n{100 + i}" for i, word in enumerate(words)
+    ]
+    assert "only the first 8 words are used" in box.inner_text()
+    assert "“one” (thick) and “eight” (thin)" in box.inner_text()
+    made = page.evaluate("words => bookLive.vectors(words, 8, 64)", words)
+    given = {name: torch.tensor(x) for name, x in made.items()}
+    given["words"] = given["words"].view(sentence.MOST, sentence.HEAD_DIM)
+    with torch.no_grad():
+        before, after = (sentence.Sentence()(**given, moved=torch.tensor([x])) for x in (0.0, 100))
+    points = 100 * (after["added"] - before["added"]).abs().max().item()
+    rotated, added = box.locator(".live-map").evaluate_all(LINES)
+    assert rotated.endswith("unchanged")
+    assert float(re.search(r"by up to (\d+) points", added)[1]) == pytest.approx(points, abs=0.51)
+    box.get_by_role("textbox").fill("")
+    page.wait_for_function(
+        "document.querySelector('#live-sentence .live-words').innerText.startsWith('…')"
+    )
+
+
 @pytest.mark.parametrize(("window", "theme"), [("desktop", "light"), ("phone", "dark")])
 def test_nobody_is_shut_out(site: Path, browser: Any, window: str, theme: str) -> None:
     with tried(site, browser, window, reduced_motion="reduce") as reader:
@@ -374,6 +477,43 @@ def test_nobody_is_shut_out(site: Path, browser: Any, window: str, theme: str) -
         reader.dress(theme)
         assert not reader.faults()
         assert not reader.barriers()
+
+
+ATTENDS = re.compile(r"attends most to (.+?) \((?:(\d+) before|itself)\) ([−.\d]+),")
+
+
+@pytest.mark.parametrize(("layer", "head"), [(2, None), (1, 2)])
+def test_the_bytes_to_which_models_attend_are_marked(
+    layer: int, head: int | None, page: Any
+) -> None:
+    """Of the last byte and of the one before the cursor, in one layer, as PyTorch computes them."""
+    box, text = begun(page, "write"), write.PASSAGE + write.PASSAGE[:30]
+    box.get_by_role("textbox").fill(text)
+    rested(page, "write", f"{text}|0")
+    box.get_by_role("button", name=f"attention in layer {layer}").click()
+    if head:
+        box.get_by_role("button", name=f"head {head}").click()
+    rested(page, "write", f"{text}|0")
+    given = torch.tensor([*text.encode()])
+    for back in (0, 7):
+        for _ in range(back):
+            box.get_by_role("textbox").press("ArrowLeft")
+        at = len(text) - 1 - back
+        page.wait_for_function(
+            "name => document.querySelector('#live-write .live-then code').innerText === name",
+            arg=text[at],
+        )
+        lines = box.locator(".live-bits ~ .live-then:not(:last-child)").all_inner_texts()
+        assert len(lines) == len(write.models())
+        for line, one in zip(lines, write.models().values(), strict=True):
+            with torch.no_grad():
+                heads = Seen(one.model)(given)["weights"][layer - 1, :, at]
+            weights = heads[head - 1] if head else heads.mean(0)
+            name, before, weight = ATTENDS.search(line).groups()
+            place = at - int(before or 0)
+            assert {"space": " "}.get(name, name) == text[place]
+            assert float(weight.replace("−", "-")) == pytest.approx(weights[place].item(), abs=0.02)
+            assert weights[place].abs() > weights.abs().max() - 0.02
 
 
 def rested(page: Any, name: str, state: str) -> None:
@@ -404,6 +544,32 @@ def test_a_key_is_overwritten_and_asked_for(page: Any) -> None:
     rested(page, "memory", "a1 b2 a4?a")
     page.reload()
     rested(page, "memory", "a1 b2 a4?a")
+
+
+@pytest.mark.parametrize("run", range(1, memory.RUNS))
+def test_the_size_of_a_memory_is_changed(run: int, page: Any) -> None:
+    """Other models answer, those of that size; the link keeps it."""
+    box, size = begun(page, "memory"), memory.SIZES[run]
+    box.get_by_role("textbox").fill("a1 b2 c3 a5 d0 b7")
+    box.get_by_role("button", name="b", exact=True).click()
+    rested(page, "memory", "a1 b2 c3 a5 d0 b7?b")
+    box.get_by_role("button", name=f"{size} × {size}").click()
+    rested(page, "memory", f"a1 b2 c3 a5 d0 b7?b {size}")
+    tokens = torch.tensor([[8, 1, 9, 2, 10, 3, 8, 5, 11, 0, 9, 7, 9]])
+    for card, (name, one) in zip(
+        box.locator(".live-memories > li").all(), memory.memories(run).items(), strict=True
+    ):
+        with torch.no_grad():
+            shares = one.model(tokens)[0, -1].softmax(-1)[:8]
+        answer = int(card.locator(".live-answered b").inner_text())
+        assert shares[answer] > shares.max() - 0.03, name
+        numbers = sum(x.numel() for x in one.start().values())
+        if "layer0_keys" not in one.start():
+            assert f"keeps {numbers:,} numbers" in card.inner_text()
+        once = memory.data()["sizes"][run]["memories"][name]["once"]
+        assert f"after 12 pairs: {once} right" in card.inner_text()
+    page.reload()
+    rested(page, "memory", f"a1 b2 c3 a5 d0 b7?b {size}")
 
 
 LINES = "lines => lines.map(line => line.ariaLabel)"
