@@ -17,15 +17,32 @@ from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
 from stringlib.kernels.rotation import unit_phases
 
 HALF = False  # frequencies need every digit that they have
-ALT = (
-    "The instrument with the frequencies of RoPE: 32 pairs, their frequencies as lines on a "
-    "logarithmic axis with eight handles. Below, the score of a word with itself falls from 1 at "
-    "distance 1 to about 0 at 10,000, with the horizon at 22, and two maps on a grid show a cross "
-    "for axial pairs and a hill for pairs of all directions. On the right, maps of attention "
-    "among 13 words: rotated, the map is the same from position 0 and from 1,000; with added "
-    "sinusoids it changes by up to 28 points."
-)
-"""What the poster shows."""
+ALT = {
+    "": "The instrument with the frequencies of RoPE: 32 pairs, their frequencies as lines on a "
+    "logarithmic axis with eight handles. Below, the score of a word with itself falls from 1 "
+    "at distance 1 to about 0 at 10,000, with the horizon at 22, and two maps on a grid show a "
+    "cross for axial pairs and a hill for pairs of all directions. On the right, maps of "
+    "attention among 13 words: rotated, the map is the same from position 0 and from 1,000; "
+    "with added sinusoids it changes by up to 28 points.",
+    "preset=drawn at random": "The instrument with 32 frequencies drawn at random, as lines on "
+    "a logarithmic axis with eight handles. Below, the score of a word with itself falls from 1 "
+    "at distance 1 to about 0 at 1,000, with the horizon at 30, and two maps on a grid show a "
+    "cross for axial pairs and a round hill for pairs of all directions. On the right, maps of "
+    "attention among 13 words: rotated, the map is the same from position 0 and from 1,000; "
+    "with added sinusoids it changes by up to 38 points.",
+    "basis=1": "The instrument with the frequencies of RoPE in the Fourier basis of a circulant "
+    "matrix. On the left, the frequencies, the score of a word with itself over distance and "
+    "two maps on a grid are those of RoPE. On the right, maps of attention among 13 words: "
+    "rotated, the map is the same from position 0 and from 1,000; with added sinusoids it "
+    "changes by up to 28 points. Below is the code, a STRING with the basis of CirculantSTRING.",
+    "slope=0.2": "The instrument with the frequencies of RoPE and a bias of 0.20 per token. On "
+    "the left are the frequencies, the score of a word with itself over distance and two maps "
+    "on a grid. On the right, maps of attention among 13 words, in which distant words get less "
+    "weight: rotated, the map is the same from position 0 and from 1,000; with added sinusoids "
+    "it changes by up to 18 points. Below is the code, RoPE with a bias that lowers the weight "
+    "by 18% per token.",
+}
+"""What the poster shows: state in which the instrument begins → text."""
 HEAD_DIM, PAIRS, WORDS, SIDE = 64, 32, 16, 15
 FARTHEST = 100_000
 NEAR = 0.12

@@ -16,14 +16,14 @@ from lab.program import Traced
 from results import page_recall as study
 
 HALF = True
-ALT = (
-    "Nine pairs of keys and values, g4 h2 h5 a2 c1 d1 a4 b5 d4, and the question for d, which had "
-    "1 and then 4. Six memories answer, each with a table of what it says to every key and a "
+ALT = {
+    "": "Nine pairs of keys and values, g4 h2 h5 a2 c1 d1 a4 b5 d4, and the question for d, which "
+    "had 1 and then 4. Six memories answer, each with a table of what it says to every key and a "
     "picture of the numbers that it keeps: Softmax + RoPE, SSD decay, GLA decay and the delta "
     "rule say 4, the latest value; linear attention without a decay and FAVOR+ say 1, an old one, "
-    "with about half of the weight."
-)
-"""What the poster shows."""
+    "with about half of the weight.",
+}
+"""What the poster shows: state in which the instrument begins → text."""
 LISTED = 9
 """Pairs of the list that the page begins with: there is room for three more."""
 

@@ -18,14 +18,14 @@ from lab.weights import unpack
 from results import page_digits as study
 
 HALF, RUNS = True, study.STUDY.seeds
-ALT = (
-    "A handwritten 3 stands at the lower right of a canvas, outside of the square of the "
+ALT = {
+    "": "A handwritten 3 stands at the lower right of a canvas, outside of the square of the "
     "training. Beside it are the answers of six vision transformers, each with a map of the "
     "positions where it is right: Axial RoPE, Circulant-STRING and ReLU attention with "
     "Circulant-STRING say 3; the model without positions and the one with a learned table say 7, "
-    "FAVOR+ with Axial RoPE says 2."
-)
-"""What the poster shows."""
+    "FAVOR+ with Axial RoPE says 2.",
+}
+"""What the poster shows: state in which the instrument begins → text."""
 RECORD = Path(study.__file__).with_suffix(".json")
 OF_A_CLASS = 4
 """How many digits of each class the page has, the first of the test set."""

@@ -12,14 +12,14 @@ from lab.program import Traced, traced
 from stringlib import RoPE, Sinusoidal, softmax_attention
 
 HALF = False
-ALT = (
-    'The words "the cat sat on the mat" at positions 30 to 35, and two maps of who attends to '
+ALT = {
+    "": 'The words "the cat sat on the mat" at positions 30 to 35, and two maps of who attends to '
     "whom. Where positions rotate queries and keys, the map is the same as at position 0; where "
     'they are added to the words, weights changed by up to 13 points. Below, the hands of "the" '
     'and "mat" on three dials, one for each pair of channels, and a slider that moves the '
-    "sentence by 30 tokens."
-)
-"""What the poster shows."""
+    "sentence by 30 tokens.",
+}
+"""What the poster shows: state in which the instrument begins → text."""
 WORDS = ("the", "cat", "sat", "on", "the", "mat")
 HEAD_DIM, SHARPNESS, FARTHEST = 64, 2.0, 100
 HANDS = (4, 8, 12)

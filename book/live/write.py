@@ -15,14 +15,14 @@ from lab.program import Traced
 from results import page_text as study
 
 HALF = True
-ALT = (
-    'The text "A silver moth crossed the harbour at noon, and sang." twice, as five language '
+ALT = {
+    "": 'The text "A silver moth crossed the harbour at noon, and sang." twice, as five language '
     "models read it, each byte marked by its surprise. In bits per byte, the first time and the "
     "second: Softmax + RoPE 4.33 and 0.42, FAVOR+ with RoPE 3.77 and 1.90, SSD decay 4.50 and "
     "2.23, GLA decay 4.16 and 2.68, gated delta rule 3.99 and 3.92. Below each text stand what "
-    "the model expects next and how many bytes it keeps per layer."
-)
-"""What the poster shows."""
+    "the model expects next and how many bytes it keeps per layer.",
+}
+"""What the poster shows: state in which the instrument begins → text."""
 WRITTEN = 64
 """Bytes that a model writes on."""
 
