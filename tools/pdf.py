@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import posixpath
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from tools.browser import needed
 LEFT_OUT = "book/api/"
 CITATION = Path(__file__).resolve().parents[1] / "CITATION.cff"
 REFERRING = ("for", "aria-labelledby", "aria-describedby")
+LIVE = re.compile(r"/(?:book-)?live[-.]")
 STYLE = """
 @media print {
   @page :first { @bottom-center { content: none; } }
@@ -77,8 +79,9 @@ def joined(root: Path, pages: Sequence[tuple[str, str]]) -> BeautifulSoup:
         add_styles(whole, page)
     articles[0].insert_after(*articles[1:])
     articles[0].insert_before(cover())
-    for script in whole.select("script[src*='/live-'], script[src*='/book-live.']"):
-        script.decompose()  # an instrument is its poster
+    for script in whole.find_all("script"):  # figures and instruments are their posters
+        if script.get("type") == "application/json" or LIVE.search(str(script.get("src"))):
+            script.decompose()
     style = whole.new_tag("style")
     style.string = STYLE
     (whole.head or whole).append(style)
@@ -115,8 +118,9 @@ def anchor(name: str, place: str = "") -> str:
 
 def adapt(article: Tag, name: str, names: Sequence[str]) -> None:
     """Make ids, links and files of an article right for the whole, beside the first page."""
+    drawn = {id(tag) for picture in article.find_all("svg") for tag in picture.find_all(True)}
     for tag in article.find_all(True):
-        if tag.find_parent("svg"):
+        if id(tag) in drawn:
             continue  # a picture refers to itself alone
         tag.attrs.pop("loading", None)  # paper has all pictures
         if "id" in tag.attrs:

@@ -38,7 +38,13 @@ ALT = {
     '"the" with "mat" against their distance from −30 to 30 tokens: a thick wave between 0.2 '
     "and 2, the sum of four dashed waves. Sliders set the frequencies of the four pairs: 1, "
     "0.1, 0.01 and 0.001.",
-    "stop=frequencies&span=3000": "TODO",
+    "stop=frequencies&span=3000": "The figure at stop 4, frequencies, with distances up to "
+    '3,000 tokens. Above the six words, the bars of the second "the": 63% for "mat", 19% for '
+    '"cat", at most 6% for every other word. Below, on the left, the 6 × 6 attention weights as '
+    'squares. On the right, a band shows between which values the score of the second "the" '
+    'with "mat" lies, from −3,000 to 3,000 tokens. The band rises and falls nine times; at both '
+    "ends it lies lower than at distance 0. Sliders set the frequencies of the four pairs: 1, "
+    "0.1, 0.01 and 0.001.",
     "stop=grid": "The figure at stop 5, two coordinates. Above six patches of a digit, in three "
     "rows and two columns, the bars of patch 2: 56% for patch 4, 26% for itself, 12% for patch "
     "6, at most 3% for every other patch. Below, on the left, the 6 × 6 attention weights as "
