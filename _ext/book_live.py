@@ -1,7 +1,8 @@
 """Instruments: ``{live} name`` puts one into a page, with the programs that it runs.
 
 With ``:state:`` it begins there: what stands in the address behind ``#live=name&``. What its poster
-shows is ``ALT`` of its module, or ``:alt:``.
+shows in each state is ``ALT`` of its module. On paper the poster stands for the instrument, above
+the address of the page.
 
 What it computes is ``book/live/NAME.py``, exported to ``_static/live-NAME-programs.js`` beside the
 pages, so that it runs from disk too, and loaded when the reader comes near; models of further
@@ -16,12 +17,14 @@ import html
 import importlib
 import inspect
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
 from lab.program import bundle
@@ -43,27 +46,38 @@ def written(name: str) -> dict[str, str]:
     }
 
 
+def instrument(env: BuildEnvironment, name: str, state: str) -> nodes.container:
+    """Return the box of an instrument, with the state in which it begins and its poster."""
+    module = importlib.import_module(f"book.live.{name}")
+    env.note_dependency(inspect.getfile(module))
+    if state not in module.ALT:
+        raise ValueError(f"book/live/{name}.py: ALT has no text for the state {state!r}. Add one.")
+    address = f"{env.config.html_baseurl}{env.docname}.html#live-{name}"
+    box = nodes.container(classes=["book-live"], ids=[f"live-{name}"])
+    if state:
+        first = f'<span data-state="{html.escape(state)}"></span>'
+        box += nodes.raw(text=first, format="html")
+    poster = "-".join([f"live-{name}", *re.findall(r"[\w.]+", state)])
+    box += nodes.raw(
+        text=f'<div class="live-paper"><img class="live-poster" loading="lazy" '
+        f'src="../_static/posters/{poster}.png" alt="{html.escape(module.ALT[state])}">'
+        f"<p>Interactive version: {address}</p></div>",
+        format="html",
+    )
+    return box
+
+
 class LiveDirective(SphinxDirective):
     """Put an instrument into the page."""
 
     required_arguments = 1
-    option_spec: ClassVar = {"state": str, "alt": str}
+    option_spec: ClassVar = {"state": str}
     has_content = True
 
     def run(self) -> list[nodes.Node]:
         """Return the instrument's box."""
         self.assert_has_content()
-        name = self.arguments[0]
-        module = importlib.import_module(f"book.live.{name}")
-        self.env.note_dependency(inspect.getfile(module))
-        box = nodes.container(classes=["book-live"], ids=[f"live-{name}"])
-        if "state" in self.options:
-            state = html.escape(self.options["state"])
-            box += nodes.raw("", f'<span data-state="{state}"></span>', format="html")
-        source = f"../_static/posters/live-{name}.png"
-        alt = html.escape(self.options.get("alt") or module.ALT)
-        poster = f'<img class="live-poster" src="{source}" alt="{alt}">'
-        box += nodes.raw(text=f"<noscript>{poster}</noscript>", format="html")
+        box = instrument(self.env, self.arguments[0], self.options.get("state", ""))
         self.state.nested_parse(self.content, self.content_offset, box)
         return [box]
 

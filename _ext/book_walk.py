@@ -21,7 +21,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from _ext.book_live import LiveDirective
+from _ext.book_live import LiveDirective, instrument
 
 STYLE = "live-walk.css"
 
@@ -41,7 +41,7 @@ class Walk(LiveDirective):
     """Put the figure into the page."""
 
     required_arguments = 0
-    option_spec: ClassVar = {"alt": str}
+    option_spec: ClassVar = {}
 
     def run(self) -> list[nodes.Node]:
         """Return the instrument's box, marked as the one that stays."""
@@ -63,10 +63,7 @@ class WalkHere(SphinxDirective):
         self.assert_has_content()
         here = nodes.container(classes=["walk-here"])
         self.state.nested_parse(self.content, self.content_offset, here)
-        box = nodes.container(classes=["book-live"], ids=["live-walk"])
-        stop = html.escape(self.arguments[0])
-        box += nodes.raw(text=f'<span data-state="stop={stop}"></span>', format="html")
-        return [here, box]
+        return [here, instrument(self.env, "walk", f"stop={self.arguments[0]}")]
 
 
 def figures(doctree: nodes.document) -> list[nodes.container]:

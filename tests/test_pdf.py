@@ -17,12 +17,14 @@ TOC = {
         {"caption": "Reference", "chapters": [{"file": "book/api/index"}, {"file": "book/end"}]},
     ],
 }
-ARTICLE = """<head></head><nav>around</nav>
+ARTICLE = """<head><link rel="stylesheet" href="../_static/a.css?v={version}">{style}
+<script src="../_static/book-form.js"></script><script src="../_static/live-x.js?v=1"></script>
+</head><nav>around</nav>
 <article class="bd-article"><h1 id="top">{name}</h1>{more}</article>"""
 MORE = """<a href="#top">here</a> <a href="a.html#top">there</a>
 <a href="../book/intro.html">first</a>
 <a href="../book/api/index.html#f">left out</a> <a href="https://example.org/a.html">outside</a>
-<img src="../_static/p.svg"> <input id="x"><label for="x">x</label>
+<img src="../_static/p.svg" loading="lazy"> <input id="x"><label for="x">x</label>
 <svg><path id="glyph"></path><use href="#glyph"></use></svg>"""
 
 
@@ -46,12 +48,18 @@ def test_a_link_leads_to_its_place_in_the_whole(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.html"
         path.parent.mkdir(exist_ok=True)
         more = MORE if name == "notebooks/b" else ""
-        path.write_text(ARTICLE.format(name=name, more=more), encoding="utf8")
+        style = '<link rel="stylesheet" href="b.css">' if more else ""
+        version = 1 if name == "book/intro" else 2
+        page = ARTICLE.format(name=name, more=more, style=style, version=version)
+        path.write_text(page, encoding="utf8")
     whole = joined(tmp_path, [*contents(TOC)])
     titles = [title.text for title in whole.find_all("h1")]
     assert titles == [name for name, _ in contents(TOC)]
     assert [part.text for part in whole.select(".book-part")] == ["Before", "Part I", "Reference"]
     assert len(whole.find_all("nav")) == 1
+    assert "book-cover" in whole.article.find_previous_siblings()[0]["class"]
+    assert [link["href"] for link in whole.select("link")] == ["../_static/a.css?v=1", "b.css"]
+    assert [script["src"] for script in whole.select("script")] == ["../_static/book-form.js"]
     places = {str(tag["id"]) for tag in whole.find_all(id=True)}
     links = {link.text: link.get("href") for link in whole.find_all("a")}
     assert links == {
@@ -63,5 +71,6 @@ def test_a_link_leads_to_its_place_in_the_whole(tmp_path: Path) -> None:
     }
     assert {str(link)[1:] for link in links.values() if link and link[0] == "#"} <= places
     assert whole.select_one("label")["for"] == whole.select_one("input")["id"]
-    assert whole.select_one("img")["src"] == "../_static/p.svg"
+    picture = whole.select_one("article img")
+    assert (picture["src"], "loading" in picture.attrs) == ("../_static/p.svg", False)
     assert whole.select_one("use")["href"] == "#glyph"

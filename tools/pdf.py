@@ -3,7 +3,8 @@
     python tools/pdf.py _build/html _build/book.pdf
 
 The articles of the pages are joined into one page first, in the order of the table of contents:
-so a link from chapter to chapter leads to its place in the PDF, and pages are counted through. The
+so a link from chapter to chapter leads to its place in the PDF, and pages are counted through. A
+cover comes first. Figures and instruments are their posters: no script of theirs runs. The
 reference of the package stays out; a link to it becomes plain text.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import posixpath
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,16 +26,22 @@ from lab.console import allow_every_letter
 from tools.browser import needed
 
 LEFT_OUT = "book/api/"
+CITATION = Path(__file__).resolve().parents[1] / "CITATION.cff"
 REFERRING = ("for", "aria-labelledby", "aria-describedby")
+LIVE = re.compile(r"/(?:book-)?live[-.]")
 STYLE = """
 @media print {
+  @page :first { @bottom-center { content: none; } }
+  .book-cover { height: 250mm; padding-top: 45mm; text-align: center; break-after: page; }
+  .book-cover > p:first-child { font-size: 2.4rem; font-weight: 600; line-height: 1.2; }
+  .book-cover > img { display: block; width: 130mm; margin: 20mm auto; }
   .book-page + .book-page { break-before: page; }
   .book-part { color: var(--pst-color-text-muted); font-size: 1.1rem; }
 }
 """
-FOOT = """<div style="width: 100%; text-align: center; font: 8pt sans-serif">
-  <span class="pageNumber"></span>
-</div>"""
+COVER = """<div class="book-cover"><p>{title}</p><p>{subtitle}</p>
+<img src="../_static/posters/shifted-scores.svg" alt="Attention scores of 24 queries and 24 keys.">
+<p>{authors}</p><p>Version {version}, {date}</p></div>"""
 
 
 def contents(toc: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -68,11 +76,34 @@ def joined(root: Path, pages: Sequence[tuple[str, str]]) -> BeautifulSoup:
             part.string = caption
             article.insert(0, part)
         articles.append(article)
+        add_styles(whole, page)
     articles[0].insert_after(*articles[1:])
+    articles[0].insert_before(cover())
+    for script in whole.find_all("script"):  # figures and instruments are their posters
+        if script.get("type") == "application/json" or LIVE.search(str(script.get("src"))):
+            script.decompose()
     style = whole.new_tag("style")
     style.string = STYLE
     (whole.head or whole).append(style)
     return whole
+
+
+def add_styles(whole: BeautifulSoup, page: BeautifulSoup) -> None:
+    """Link the style sheets of a page that the whole does not have yet."""
+    has = {urlsplit(str(link["href"])).path for link in whole.select("link[rel=stylesheet]")}
+    for link in page.select("link[rel=stylesheet]"):
+        if urlsplit(str(link["href"])).path not in has:
+            (whole.head or whole).append(link)
+
+
+def cover() -> BeautifulSoup:
+    """Return the first printed page: the title, its figure, the authors and the version."""
+    about = yaml.safe_load(CITATION.read_text(encoding="utf8"))
+    title, subtitle = about["title"].split(": ")
+    made = {"authors": about["authors"][0]["name"], "date": about["date-released"]}
+    return BeautifulSoup(
+        COVER.format_map(about | made | {"title": title, "subtitle": subtitle}), "html.parser"
+    )
 
 
 def read(root: Path, name: str) -> BeautifulSoup:
@@ -87,9 +118,11 @@ def anchor(name: str, place: str = "") -> str:
 
 def adapt(article: Tag, name: str, names: Sequence[str]) -> None:
     """Make ids, links and files of an article right for the whole, beside the first page."""
+    drawn = {id(tag) for picture in article.find_all("svg") for tag in picture.find_all(True)}
     for tag in article.find_all(True):
-        if tag.find_parent("svg"):
+        if id(tag) in drawn:
             continue  # a picture refers to itself alone
+        tag.attrs.pop("loading", None)  # paper has all pictures
         if "id" in tag.attrs:
             tag["id"] = anchor(name, str(tag["id"]))
         for key in REFERRING:
@@ -138,9 +171,6 @@ def write(page_of: BeautifulSoup, folder: Path, target: Path) -> None:
                 format="A4",
                 tagged=True,
                 outline=True,
-                display_header_footer=True,
-                header_template="<span></span>",
-                footer_template=FOOT,
             )
             browser.close()
     finally:

@@ -4,7 +4,7 @@
 
 A poster stands in the page until its figure is drawn. It has the light colours, is as wide as the
 text on paper, and says in a comment of which figure it is, so that a test finds those out of date.
-An instrument's is a photograph: of the front page, of the page where others stand, and of the walk.
+An instrument's is a photograph, one for each state in which it begins, on the first page with it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,15 @@ DEFAULT = re.compile(
     "(fill-|stroke-)?opacity:1|vector-effect:none|stroke-miterlimit:2|white-space:pre"
     "|font-family:.*"
 )
-INSTRUMENTS = (
-    ("intro", "", 2400),
-    ("try", "", 2400),
-    ("walk", "#live=walk&stop=rope", 760),
-)
-"""Pages with instruments, the state in which they begin, and a window higher than any of them."""
+LIVE = re.compile(r'class="live-poster"[^>]* src="[^"]*/([^/"]+)\.png"')
+WALK, STATE = "walk.html", "#live=walk&stop=rope"
+"""The page whose instrument is as high as the window, and the state in which it is photographed."""
+DRESS = """:is(.bd-header-article, .skip-link) { display: none !important; }
+#live-encoder { width: 60rem; }"""
+"""Nothing in front of an instrument; and room for the widest one, also in the text of a chapter."""
+REVEAL = """() => document.querySelectorAll(".book-answer[hidden]").forEach(
+  (answer) => answer.dispatchEvent(new Event("beforematch")))"""
+"""Some instruments stand in the answer to a prediction."""
 DRAW = """async () => {
   window.dispatchEvent(new Event("beforeprint"));
   const found = [];
@@ -132,22 +135,26 @@ def hexadecimal(match: re.Match[str]) -> str:
     return "#" + "".join(f"{int(part):02x}" for part in match.groups())
 
 
-def photograph(page: Any, height: int) -> int:
-    """Write the posters of a page's instruments, each once it has come to rest."""
-    page.set_viewport_size({"width": 1280, "height": height})
-    page.add_style_tag(content=":is(.bd-header-article, .skip-link) { display: none !important; }")
-    boxes = page.locator(".book-live")
-    for box in boxes.all():
+def photograph(page: Any, path: Path, drawn: set[str]) -> None:
+    """Write the posters of a page's instruments that are not drawn yet, each once it is at rest."""
+    walk = path.name == WALK
+    page.set_viewport_size({"width": 1280, "height": 760 if walk else 2400})
+    page.goto(path.resolve().as_uri() + (STATE if walk else ""))
+    page.add_style_tag(content=DRESS)
+    page.evaluate(REVEAL)
+    for box in page.locator(".book-live").all():
+        name = Path(box.locator(".live-poster").get_attribute("src")).stem
+        if name in drawn:
+            continue
+        drawn.add(name)
         box.scroll_into_view_if_needed()
-        name = box.get_attribute("id")
-        page.locator(f"#{name}[data-ready]").wait_for()
+        page.locator(f"#{box.get_attribute('id')}[data-ready]").wait_for()
         seen, before = box.screenshot(), b""
         while seen != before:
             page.wait_for_timeout(2000)
             seen, before = box.screenshot(), seen
         image = Image.open(io.BytesIO(seen)).quantize()
         image.save(POSTERS / f"{name}.png", optimize=True)
-    return int(boxes.count())
 
 
 def write(root: Path) -> int:
@@ -171,15 +178,14 @@ def write(root: Path) -> int:
                 (POSTERS / f"{name}.svg").write_text(f"{svg}{mark}\n", encoding="utf8")
                 drawn.add(name)
         page.emulate_media(reduced_motion="reduce")
-        live = 0
-        for name, state, height in INSTRUMENTS:
-            page.goto((root / "book" / f"{name}.html").resolve().as_uri() + state)
-            live += photograph(page, height)
+        for path in sorted(root.rglob("*.html")):
+            if not drawn.issuperset(LIVE.findall(path.read_text(encoding="utf8"))):
+                photograph(page, path, drawn)
         browser.close()
-    for path in POSTERS.glob("*.svg"):
+    for path in POSTERS.iterdir():
         if path.stem not in drawn:
             path.unlink()
-    return len(drawn) + live
+    return len(drawn)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -153,7 +153,7 @@ window.bookLive = (function () {
     const box = document.getElementById("live-" + name);
     const start = (made) => {
       box.dataset.first = box.querySelector("[data-state]")?.dataset.state ?? "";
-      box.replaceChildren();
+      box.replaceChildren(...box.querySelectorAll(".live-paper"));
       begin(box, load(made), made.about);
       box.dataset.ready = "";
     };

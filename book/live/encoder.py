@@ -17,17 +17,37 @@ from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
 from stringlib.kernels.rotation import unit_phases
 
 HALF = False  # frequencies need every digit that they have
-ALT = (
-    "A figure with the frequencies of RoPE. Lines on a logarithmic axis with eight handles show "
-    "the frequencies of 32 pairs of channels. Below, a curve shows the score of two equal words "
-    "against their distance: it falls from 1 at distance 1 to about 0 at distance 10,000, and the "
-    "horizon is at 22. Two maps on a grid show the score of the middle patch with every patch: "
-    "the high scores form a cross for axial pairs, and a hill for pairs with many directions. On "
-    "the right, four maps show the attention among 13 words, with the sentence at position 0 and "
-    "at position 1,000. With rotations the two maps are the same. With added sinusoids a weight "
-    "changes by up to 28 percentage points."
-)
-"""What the poster shows."""
+ALT = {
+    "": "A figure with the frequencies of RoPE. Lines on a logarithmic axis with eight handles "
+    "show the frequencies of 32 pairs of channels. Below, a curve shows the score of two equal "
+    "words against their distance: it falls from 1 at distance 1 to about 0 at distance 10,000, "
+    "and the horizon is at 22. Two maps on a grid show the score of the middle patch with every "
+    "patch: the high scores form a cross for axial pairs, and a hill for pairs with many "
+    "directions. On the right, four maps show the attention among 13 words, with the sentence at "
+    "position 0 and at position 1,000. With rotations the two maps are the same. With added "
+    "sinusoids a weight changes by up to 28 percentage points.",
+    "preset=drawn at random": "A figure with 32 frequencies drawn at random, as lines on a "
+    "logarithmic axis with eight handles. Below, a curve shows the score of two equal words "
+    "against their distance: it falls from 1 at distance 1 to about 0 at distance 1,000, and the "
+    "horizon is at 30. Two maps on a grid show the score of the middle patch with every patch: "
+    "the high scores form a cross for axial pairs, and a round hill for pairs with many "
+    "directions. On the right, four maps show the attention among 13 words, with the sentence at "
+    "position 0 and at position 1,000. With rotations the two maps are the same. With added "
+    "sinusoids a weight changes by up to 38 percentage points.",
+    "basis=1": "A figure with the frequencies of RoPE in the Fourier basis of a circulant "
+    "matrix. On the left, the frequencies, the score of two equal words against their distance "
+    "and two maps on a grid are the same as for RoPE. On the right, four maps show the attention "
+    "among 13 words, with the sentence at position 0 and at position 1,000. With rotations the "
+    "two maps are the same. With added sinusoids a weight changes by up to 28 percentage points. "
+    "Below is the code: a STRING with the basis of CirculantSTRING.",
+    "slope=0.2": "A figure with the frequencies of RoPE and a bias of 0.20 per token. On the left "
+    "are the frequencies, the score of two equal words against their distance and two maps on a "
+    "grid. On the right, four maps show the attention among 13 words, in which distant words have "
+    "less weight. With rotations the maps at position 0 and at position 1,000 are the same. With "
+    "added sinusoids a weight changes by up to 18 percentage points. Below is the code: RoPE with "
+    "a bias that lowers the weight by 18% per token.",
+}
+"""What the poster shows: the state in which the instrument begins → text."""
 SCRIPTS = ("live-rope.js",)
 HEAD_DIM, PAIRS, WORDS, SIDE = 64, 32, 16, 15
 MOST = 128

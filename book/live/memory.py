@@ -17,15 +17,15 @@ from results import page_recall as study
 from results import page_recall_sizes as smaller
 
 HALF = True
-ALT = (
-    "Six models have read nine pairs of a key and a value, g4 h2 h5 a2 c1 d1 a4 b5 d4, and are "
+ALT = {
+    "": "Six models have read nine pairs of a key and a value, g4 h2 h5 a2 c1 d1 a4 b5 d4, and are "
     "queried for the key d, whose value was first 1 and then 4. For each model, a table shows the "
     "value that it would retrieve for every key, and a picture shows the numbers that it stores. "
     "Softmax + RoPE, SSD decay, GLA decay and the delta rule retrieve 4, the latest value. Linear "
     "attention without a decay and FAVOR+ retrieve 1, the old value, with a probability of about "
-    "one half."
-)
-"""What the poster shows."""
+    "one half.",
+}
+"""What the poster shows: the state in which the instrument begins → text."""
 LISTED = 9
 """Pairs of the list that the page begins with: there is room for three more."""
 

@@ -18,14 +18,14 @@ from lab.weights import unpack
 from results import page_digits as study
 
 HALF, RUNS = True, study.STUDY.seeds
-ALT = (
-    "A handwritten 3 is at the lower right of a canvas, outside the square of the training "
+ALT = {
+    "": "A handwritten 3 is at the lower right of a canvas, outside the square of the training "
     "positions. Beside the canvas are the predictions of six vision transformers, each with a map "
     "of the positions at which the model is right. Axial RoPE, Circulant-STRING, and ReLU "
     "features with Circulant-STRING predict 3. The model without positions and the model with a "
-    "learned embedding predict 7, and FAVOR+ with axial RoPE predicts 2."
-)
-"""What the poster shows."""
+    "learned embedding predict 7, and FAVOR+ with axial RoPE predicts 2.",
+}
+"""What the poster shows: the state in which the instrument begins → text."""
 RECORD = Path(study.__file__).with_suffix(".json")
 OF_A_CLASS = 4
 """How many digits of each class the page has, the first of the test set."""

@@ -13,15 +13,15 @@ from lab.program import Traced, traced
 from stringlib import RoPE, Sinusoidal, softmax_attention
 
 HALF = False
-ALT = (
-    'The sentence "the cat sat on the mat" at positions 30 to 35, and two maps of the attention '
-    "weights among its words. If queries and keys are rotated, the map is the same as for the "
-    "sentence at position 0. If position vectors are added to the words, weights have changed by "
-    "up to 10 percentage points. Below are three dials, one for each of three pairs of channels, "
-    'with a hand for "the" and a hand for "mat", and a slider that has moved the sentence by 30 '
-    "tokens."
-)
-"""What the poster shows."""
+ALT = {
+    "": 'The sentence "the cat sat on the mat" at positions 30 to 35, and two maps of the '
+    "attention weights among its words. If queries and keys are rotated, the map is the same as "
+    "for the sentence at position 0. If position vectors are added to the words, weights have "
+    "changed by up to 10 percentage points. Below are three dials, one for each of three pairs of "
+    'channels, with a hand for "the" and a hand for "mat", and a slider that has moved the '
+    "sentence by 30 tokens.",
+}
+"""What the poster shows: the state in which the instrument begins → text."""
 WORDS = ("the", "cat", "sat", "on", "the", "mat")
 HEAD_DIM, SHARPNESS, FARTHEST, MOST = 64, 2.0, 100, 8
 HANDS = (4, 8, 12)

@@ -13,12 +13,12 @@ from lab.theory.spread import mean
 from results import page_train as study
 
 HALF = False
-ALT = (
-    "Two plots of recorded training runs over 400 steps. With a token shift, the accuracy rises to "
-    "1 within 150 steps and the loss falls to almost 0. Without a token shift, the accuracy stays "
-    "below the bound of 0.325 and the loss above the bound of 1.56."
-)
-"""What the poster shows."""
+ALT = {
+    "": "Two plots of recorded training runs over 400 steps. With a token shift, the accuracy "
+    "rises to 1 within 150 steps and the loss falls to almost 0. Without a token shift, the "
+    "accuracy stays below the bound of 0.325 and the loss above the bound of 1.56.",
+}
+"""What the poster shows: the state in which the instrument begins → text."""
 TITLES = {
     "shift": ("With a token shift", "softmax"),
     "no shift": ("Without a token shift", "uniform"),

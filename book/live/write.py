@@ -17,16 +17,16 @@ from lab.program import Traced, traced
 from results import page_text as study
 
 HALF = True
-ALT = (
-    "Five language models have read a text in which the sentence "
+ALT = {
+    "": "Five language models have read a text in which the sentence "
     '"A silver moth crossed the harbour at noon, and sang." occurs twice. The more bits a model '
     "needs for a byte, the more strongly the byte is marked. The models need the following bits "
     "per byte in the first and in the second copy: Softmax + RoPE 4.33 and 0.42, FAVOR+ with RoPE "
     "3.77 and 1.90, SSD decay 4.50 and 2.23, GLA decay 4.16 and 2.68, gated delta rule 3.99 and "
     "3.92. Below each text are the most probable next bytes and the memory that the model uses "
-    "per layer."
-)
-"""What the poster shows."""
+    "per layer.",
+}
+"""What the poster shows: the state in which the instrument begins → text."""
 WRITTEN = 64
 """Bytes that a model writes on."""
 
