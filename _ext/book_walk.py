@@ -15,7 +15,7 @@ shows the figure at one stop; its content is the sentence that introduces it.
 from __future__ import annotations
 
 import html
-from typing import Any, ClassVar
+from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -41,7 +41,6 @@ class Walk(LiveDirective):
     """Put the figure into the page."""
 
     required_arguments = 0
-    option_spec: ClassVar = {}
 
     def run(self) -> list[nodes.Node]:
         """Return the instrument's box, marked as the one that stays."""
