@@ -34,7 +34,7 @@ from stringlib.attention.delta import DeltaWeight
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.rotated_linear import rotated_linear_attention
-from stringlib.attention.shift import ShiftedState
+from stringlib.attention.states import ShiftedState
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.positions import grid_positions
 from stringlib.testing import properties

@@ -64,7 +64,7 @@ class KeyValueCache(NamedTuple):
             raises an error. Default: empty, which is not checked.
         slots: The memory of which ``keys`` and ``values`` are the beginning, or None.
         marks: The marks of all tokens, ``(..., heads, tokens, m)``, for a
-            :class:`~stringlib.attention.token_bias.TokenBias`. None without such a bias.
+            :class:`~stringlib.attention.logit_bias.TokenBias`. None without such a bias.
     """
 
     keys: Tensor

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from stringlib.attention.decay import with_features
-from stringlib.attention.linear_state import LinearState
+from stringlib.attention.states import LinearState
 from stringlib.attention.weights import PositionWeight, WeightedSums
 from stringlib.documents import Documents
 from stringlib.inputs import any_eager, common_shape

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from stringlib.attention.core import AttentionCore, Given, rotated
+from stringlib.attention.core import AttentionCore, Given
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.linear import CONSTANT, attend
-from stringlib.attention.linear_state import LinearState
 from stringlib.attention.roll import Roll
 from stringlib.attention.rotated_linear import rotated_linear_attention
+from stringlib.attention.states import LinearState
 from stringlib.attention.weights import PositionWeight, described
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.rotary import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder, rotated
 from stringlib.inputs import any_eager
 
 

@@ -12,7 +12,6 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from stringlib.attention.linear_state import LinearState
 from stringlib.attention.quotient import (
     all_have_gradient,
     has_moderate_rows,
@@ -20,6 +19,7 @@ from stringlib.attention.quotient import (
     require_no_signs,
     where_has_gradient,
 )
+from stringlib.attention.states import LinearState
 from stringlib.attention.weights import ConstantWeight, PositionWeight
 from stringlib.documents import Documents, documents_of
 from stringlib.inputs import (
@@ -148,7 +148,7 @@ def linear_attention(
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``v``; sums are computed in float32 or
         float64. With ``return_state``, a pair of the outputs and a
-        :class:`~stringlib.attention.linear_state.LinearState`.
+        :class:`~stringlib.attention.states.LinearState`.
 
     Raises:
         ValueError: If an argument does not fit the others. Also, on the CPU with ``normalize``, if

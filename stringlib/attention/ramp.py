@@ -8,13 +8,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from stringlib.attention.weights import (
-    Factors,
-    PositionWeight,
-    copies,
-)
-from stringlib.documents import longest, token_positions
+from stringlib.attention.weights import Factors, PositionWeight, copies
+from stringlib.documents import require_reach, token_positions
 from stringlib.spec import Count0, Positive, checked
+
+TOO_FAR = (
+    "At distances greater than the horizon the weight is negative or rises again. Pass a larger "
+    "horizon."
+)
+"""Reason and remedy in the error for a distance greater than the horizon."""
 
 HIGHEST_DEGREE = 8  # of FallingWeight: float32 errors are then 1e-4 of the largest weight
 
@@ -48,7 +50,7 @@ class PolynomialWeight(PositionWeight):
         Raises:
             ValueError: If a distance exceeds the horizon.
         """
-        self._require_reach(max(num_queries, num_keys))
+        require_reach(self.horizon, 0, max(num_queries, num_keys), TOO_FAR)
         s = 1 - (self._places(0, num_queries)[:, None] - self._places(0, num_keys))
         return sum(
             (c * s**k for k, c in enumerate(self.coefficients) if c), torch.zeros_like(s)
@@ -61,7 +63,7 @@ class PolynomialWeight(PositionWeight):
             ValueError: If the sequence, together with the ``start`` earlier tokens, has more than
                 M + 1 tokens.
         """
-        self._require_reach(longest(start, max(phi_q.shape[-2], phi_k.shape[-2])))
+        require_reach(self.horizon, start, max(phi_q.shape[-2], phi_k.shape[-2]), TOO_FAR)
         i, j = (self._places(start, x.shape[-2], x.device) for x in (phi_q, phi_k))
         terms = range(len(self.coefficients))
         queries = torch.stack([self._taylor(r, 1 - i) for r in terms], -1)
@@ -97,15 +99,6 @@ class PolynomialWeight(PositionWeight):
     ) -> Tensor:
         """Return the positions from ``start`` on, divided by the horizon."""
         return token_positions(start, count, device) / self.horizon
-
-    def _require_reach(self, length: int) -> None:
-        """Raise ``ValueError`` if ``length`` tokens contain a distance greater than the horizon."""
-        if length - 1 > self.horizon:
-            raise ValueError(
-                f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}. "
-                "At distances greater than the horizon the weight is negative or rises again. Pass "
-                "a larger horizon."
-            )
 
 
 class RampWeight(PolynomialWeight):

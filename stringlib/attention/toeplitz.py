@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.toeplitz import toeplitz
-from stringlib.attention.linear_state import LinearState
 from stringlib.attention.scales import common_scale
+from stringlib.attention.states import LinearState
 from stringlib.attention.weights import PositionWeight, WeightedSums
 from stringlib.documents import Documents
 from stringlib.encoders.relative_bias import RelativeBias

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.linear_state import LinearState
 from stringlib.attention.scales import common_scale, shrinking
+from stringlib.attention.states import LinearState
 from stringlib.derived import Derived
 from stringlib.documents import Documents
 from stringlib.inputs import common_shape, expands
@@ -182,9 +182,10 @@ class PositionWeight(Derived, ABC):
             self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:
             key_scale = None
-        lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2], u.shape[:-2])
-        if causal and phi_k.shape[:-2] != lead:
-            phi_k = phi_k.expand(*lead, *phi_k.shape[-2:])
+        if causal:
+            lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2], u.shape[:-2])
+            if phi_k.shape[:-2] != lead:
+                phi_k = phi_k.expand(*lead, *phi_k.shape[-2:])
         earlier = 0 if state is None else state.length
         start = earlier if documents is None else documents.offsets.unsqueeze(-2)
         factors = self.factors(phi_q, phi_k, start)

@@ -154,6 +154,37 @@ class AxialRoPE(GeometricRoPE):
         return f"{self.head_dim}, {self.coord_dim}, base={self.base:g}, heads={self.heads}"
 
 
+class SelectiveRoPE(STRING):
+    r"""RoPE in which every pair of channels of every head has a coordinate of its own.
+
+    Pair p of head h rotates by :math:`\omega_p r_{hp}`, where ω are the frequencies of RoPE and the
+    position r has ``heads * head_dim // 2`` coordinates. With
+    :class:`~stringlib.attention.path.PositionSteps` each token decides by how much it rotates each
+    pair, :eq:`eq-path-rotation`. These are the angles of Selective RoPE and of Mamba-3.
+
+    Args:
+        head_dim: Number of channels of a head, an even number.
+        heads: Number of heads.
+        base: The base of the frequencies. Default: 10,000.
+
+    Source:
+        Movahedi et al. 2025; Lahoti et al. 2026 for Mamba-3.
+
+    Example:
+        >>> from stringlib import MultiHeadAttention
+        >>> encoder = SelectiveRoPE(16, heads=4)
+        >>> layer = MultiHeadAttention(64, 4, encoder, causal=True, position_steps="learned")
+        >>> layer(torch.randn(2, 10, 64)).shape
+        torch.Size([2, 10, 64])
+    """
+
+    @checked
+    def __init__(self, head_dim: int, heads: int, base: Positive = 10000.0) -> None:
+        frequencies = RoPE(head_dim, base=base).frequencies()[0, :, 0]
+        every = torch.diag(frequencies.repeat(heads)).unflatten(0, (heads, -1))
+        super().__init__(every, head_dim=head_dim)
+
+
 @checked
 def mrope(
     frequencies: Floats[Tensor, "heads pairs 1"],

@@ -9,13 +9,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.layer import AttentionLayer, State
+from stringlib.attention.layer import AttentionLayer
+from stringlib.attention.logit_bias import TokenBias
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.path import PositionSteps
 from stringlib.attention.published import LAYERS, make_layer
 from stringlib.attention.published import layer_options as published_options
 from stringlib.attention.registry import layer_options
-from stringlib.attention.token_bias import TokenBias
+from stringlib.attention.states import State
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.relative_bias import RelativeBias

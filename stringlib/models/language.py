@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.layer import State
+from stringlib.attention.states import State
 from stringlib.documents import documents_of
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
