@@ -241,7 +241,7 @@ def _several(
     def test(x: Any, sizes: Sizes) -> None:
         if isinstance(x, (tuple, list)):
             if length and len(x) != length:
-                raise ValueError(f"{name} must be {length} numbers, got {x!r}")
+                raise ValueError(f"{name} must contain {length} numbers, got {x!r}")
             for part in x:
                 if each_test is not None and not isinstance(part, each):
                     each_test(part, sizes)

@@ -190,11 +190,7 @@ class AttentionCore(nn.Module):
                 parts.
         """
         if not self.has_state:
-            raise ValueError(
-                "state and return_state need a layer with causal=True and without rotate='after', "
-                f"got a layer with causal={self.causal} and rotate={self.rotate!r}. Create the "
-                "layer with other arguments, or leave out state and return_state."
-            )
+            raise ValueError(self._why_no_state())
         if state is not None:
             if not isinstance(state, self.state_type):
                 expected = self.state_type.__name__
@@ -203,6 +199,14 @@ class AttentionCore(nn.Module):
                     "the same layer returned."
                 )
             require_kind_of_state(state.kind, self.kind)
+
+    def _why_no_state(self) -> str:
+        """Return the error for a state that a core without states receives or has to return."""
+        return (
+            "state and return_state need a layer with causal=True and without rotate='after', "
+            f"got a layer with causal={self.causal} and rotate={self.rotate!r}. Create the "
+            "layer with other arguments, or leave out state and return_state."
+        )
 
     @property
     def unfit_for_context(self) -> str | None:

@@ -40,7 +40,7 @@ class CosineWeight(PositionWeight):
     with more features.
 
     Args:
-        horizon: M, in tokens. The plain cosine accepts at most M + 1 tokens.
+        horizon: The distance M in tokens. The plain cosine accepts at most M + 1 tokens.
         positive: If True, the weight is the positive form, which is never negative. Default: False,
             the plain cosine.
 

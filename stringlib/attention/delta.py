@@ -69,8 +69,8 @@ def delta_rule(
             overwritten values are forgotten.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
-            None, which chooses for speed.
-        state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
+            None, which means the way that is usually fastest.
+        state: The state S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
         The outputs, ``(..., heads, n, d_v)``, in the dtype of ``v``, and the last state,

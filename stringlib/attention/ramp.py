@@ -32,7 +32,7 @@ class PolynomialWeight(PositionWeight):
     equals linear attention without a weight on (p + 1)m features.
 
     Args:
-        horizon: M, in tokens. A sequence of more than M + 1 tokens raises an error.
+        horizon: The distance M in tokens. A sequence of more than M + 1 tokens raises an error.
         coefficients: The p + 1 coefficients of the polynomial P(s), starting with that of
             :math:`s^0`.
     """
@@ -119,9 +119,9 @@ class RampWeight(PolynomialWeight):
     :class:`FallingWeight` than for this weight.
 
     Args:
-        horizon: M, in tokens: the distance at which the weight is 0. A sequence of more than M + 1
+        horizon: The distance M in tokens at which the weight is 0. A sequence of more than M + 1
             tokens raises an error.
-        power: p. Default: 1, for which the weight falls linearly.
+        power: The power p. Default: 1, for which the weight falls linearly.
 
     Source:
         This book. Its chapter on cosine weights proves the bounds.
@@ -153,9 +153,9 @@ class FallingWeight(PolynomialWeight):
     the largest weight at degree 3, 2e-6 at degree 5, and 1e-4 at degree 8.
 
     Args:
-        horizon: M, in tokens: the distance at which the weight is 0. A sequence of more than M + 1
+        horizon: The distance M in tokens at which the weight is 0. A sequence of more than M + 1
             tokens raises an error.
-        degree: p, from 1 to 8. Default: 3.
+        degree: The degree p, from 1 to 8. Default: 3.
 
     Raises:
         ValueError: If the degree is less than 1 or greater than 8.
@@ -193,7 +193,7 @@ def gauss_nodes(degree: int) -> list[float]:
     root of the polynomial divided by the factors of the roots found before.
 
     Args:
-        degree: p, at least 1.
+        degree: The degree p, at least 1.
     """
     nodes: list[float] = []
     for _ in range((degree + 1) // 2):
@@ -228,7 +228,7 @@ def falling_coefficients(degree: int) -> list[float]:
     :math:`P(1) = 1`, which is the weight at distance 0.
 
     Args:
-        degree: p, at least 1.
+        degree: The degree p, at least 1.
     """
     slope = [1.0] if degree % 2 else [0.0, 1.0]
     for node in gauss_nodes(degree)[1:]:

@@ -18,12 +18,11 @@ from stringlib.attention.features import (
 )
 from stringlib.attention.learned import (
     GLADecay,
-    LearnedDelta,
-    LearnedKDA,
     LearnedToeplitz,
     RetNetDecay,
     SSDDecay,
 )
+from stringlib.attention.learned_delta import LearnedDelta, LearnedKDA
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.softmax_features import HedgehogFeatures, TaylorFeatures
 from stringlib.attention.token_bias import TOKEN_BIASES

@@ -313,8 +313,8 @@ def _require_fit(encoder: Any, position_bias: Any, causal: bool) -> None:
     kind = type(position_bias).__name__
     if position_bias is not None and isinstance(encoder, RelativeBias):
         raise ValueError(
-            f"position_bias must be None if encoder is a relative bias, got a {kind}. Use one bias "
-            "of the logits."
+            f"position_bias must be None if encoder is a relative bias, got a {kind}. Each of "
+            "the two is a bias of the logits. Leave out one of them."
         )
     if isinstance(position_bias, TokenBias) and not causal:
         raise ValueError(

@@ -169,7 +169,8 @@ class PositionWeight(Derived, ABC):
             key_scale: The logarithms :math:`s_j`, ``(..., heads, keys)``. Default: None, which
                 means that all factors :math:`e^{s_j}` are 1.
             causal: If True, query i attends only to the keys 0 … i.
-            mode: How to compute the sums. None (default) chooses for speed.
+            mode: How to compute the sums. None (default) means the way that is usually
+                fastest.
             state: The state after the earlier tokens; only if causal. Default: None, which means
                 no earlier tokens.
             documents: The documents of packed sequences, which do not attend to each other.

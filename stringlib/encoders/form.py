@@ -236,7 +236,7 @@ class RotaryForm(Derived):
             )
 
     def _require_tables(self) -> None:
-        """Raise ``ValueError`` unless one table of cosines and sines can serve all heads."""
+        """Raise ``ValueError`` unless one table of cosines and sines is right for all heads."""
         if self.head_dim % 2:
             raise ValueError(
                 f"encoder must have an even head_dim for tables, got head_dim={self.head_dim}. "

@@ -86,8 +86,8 @@ class RoPE(GeometricRoPE):
 
     Args:
         head_dim: Number of channels :math:`d` of a head; must be even.
-        base: :math:`b` in the frequencies :math:`\theta_i = b^{-2i/d}`, in radians per position.
-            Default: 10000.
+        base: The base :math:`b` in the frequencies :math:`\theta_i = b^{-2i/d}`, in radians per
+            position. Default: 10000.
         heads: Number of heads; all have the same frequencies. With 1 (default), the encoder can be
             used with any number of heads.
         layout: ``"interleaved"`` (default) pairs channels (2i, 2i + 1) as in the paper, ``"half"``
@@ -131,8 +131,8 @@ class AxialRoPE(GeometricRoPE):
     Args:
         head_dim: Number of channels :math:`d` of a head; must be even.
         coord_dim: Number of coordinates of a position, at most one for each pair.
-        base: :math:`b` in the frequencies :math:`b^{-i/n}` of a coordinate with n pairs, in
-            radians per unit of that coordinate. Default: 100.
+        base: The base :math:`b` in the frequencies :math:`b^{-i/n}` of a coordinate with n pairs,
+            in radians per unit of that coordinate. Default: 100.
         heads: Number of heads; all have the same frequencies. With 1 (default), the encoder can be
             used with any number of heads.
 

@@ -118,7 +118,7 @@ class RotaryEncoder(RotaryForm):
 
         Args:
             x: Vectors in float32 or float64, ``(..., heads, seq, head_dim)``.
-            basis: P, if it is already computed. Default: ``self.basis()``.
+            basis: The basis P, if it is already computed. Default: ``self.basis()``.
         """
         return x @ (self.basis() if basis is None else basis).to(x.dtype)
 
@@ -127,7 +127,7 @@ class RotaryEncoder(RotaryForm):
 
         Args:
             x: Coordinates in float32 or float64, ``(..., heads, seq, head_dim)``.
-            basis: P, if it is already computed. Default: ``self.basis()``.
+            basis: The basis P, if it is already computed. Default: ``self.basis()``.
         """
         return x @ (self.basis() if basis is None else basis).to(x.dtype).mT
 

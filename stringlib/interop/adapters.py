@@ -109,7 +109,7 @@ class RotaryTables(nn.Module):
             if each.heads != 1:
                 raise ValueError(
                     f"encoder must have heads=1 for tables, got heads={each.heads}. The rotary "
-                    "module of a model serves all heads. Use an encoder with heads=1."
+                    "module of a model rotates all heads alike. Use an encoder with heads=1."
                 )
             each._require_tables()
             if layout == "axes" and each.head_dim % (2 * each.coord_dim):
@@ -585,9 +585,10 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     if wanted != saved.keys():
         missing, left = sorted(wanted - saved.keys()), sorted(saved.keys() - wanted)
         raise ValueError(
-            f"directory: the checkpoint in {directory} does not match the model's encoders. "
-            f"Missing: {', '.join(missing) or 'none'}. Unexpected: {', '.join(left) or 'none'}. "
-            "Build the encoders as before saving, or pass the right variant."
+            "directory must contain a checkpoint with the tensors of the model's encoders, got "
+            f"{directory}. Missing: {', '.join(missing) or 'none'}. Unexpected: "
+            f"{', '.join(left) or 'none'}. Build the encoders as before saving, or pass the right "
+            "variant."
         )
     model.load_state_dict(saved, strict=False)
 

@@ -237,6 +237,17 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
     return read
 
 
+def require_defaults(layer: str, **given: Any) -> None:
+    """Raise ``ValueError`` if an argument is given that a published layer decides itself."""
+    for name, value in given.items():
+        default = "softmax" if name == "attention" else None
+        if value != default and not (name == "encoder" and value in ABSOLUTE):
+            raise ValueError(
+                f"{name} must be {default!r} with layer={layer!r}, got {value!r}. The paper of "
+                f"this layer fixes {name}. Leave out {name}, or leave out layer."
+            )
+
+
 def require_known(encoder: object) -> None:
     """Raise ``ValueError`` if the encoder of a model is given by an unknown name."""
     names = (*ENCODERS, *BIASES, *ABSOLUTE)
