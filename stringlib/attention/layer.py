@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from stringlib.attention.core import PARTS, AttentionCore
 from stringlib.attention.states import PathState, opened
+from stringlib.encoders.rotary import Phases
+from stringlib.inputs import is_offloaded, require_like_weight, require_places
 from stringlib.spec import checked
 
 if TYPE_CHECKING:
@@ -115,3 +117,40 @@ class AttentionLayer(nn.Module):
             setattr(self.core, name, value)
         else:
             super().__setattr__(name, value)
+
+
+def require_tokens(layer: Any, x: Tensor, positions: Tensor | Phases | None) -> None:
+    """Raise an error unless tokens and positions fit the projections of a layer.
+
+    Args:
+        layer: A layer of attention.
+        x: Tokens, ``(..., seq, dim)``.
+        positions: Positions of the tokens, or None.
+
+    Raises:
+        TypeError: If the dtype of the tokens is not that of the projections.
+        ValueError: If the positions do not fit the tokens, or if a part of the core is offloaded.
+    """
+    require_like_weight("x", x, layer.to_q)
+    if is_offloaded(layer.to_q) and any(p.is_meta for p in layer.core.parameters()):
+        raise ValueError(
+            "encoder, features and weight must not be offloaded one by one, got parameters on "
+            "the meta device. The layer uses these parameters together. Pass "
+            f"preload_module_classes=['{type(layer).__name__}'] to cpu_offload of accelerate."
+        )
+    if positions is not None:
+        require_fitting("positions", positions, x)
+
+
+def require_fitting(name: str, positions: Tensor | Phases, x: Tensor) -> None:
+    """Raise ``ValueError`` unless the leading dimensions of positions expand to those of tokens.
+
+    Args:
+        name: Name of the positions in the error.
+        positions: ``(..., seq, coord_dim)``, or phases of an encoder.
+        x: Tokens, ``(..., seq, dim)``.
+    """
+    if isinstance(positions, Phases):
+        require_places("x", x, positions.cos_sin, own=4, what=name)
+    else:
+        require_places("x", x, positions, what=name)

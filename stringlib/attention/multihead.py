@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.context import Context, checked_context
 from stringlib.attention.core import PARTS
-from stringlib.attention.layer import AttentionLayer
+from stringlib.attention.layer import AttentionLayer, require_tokens
 from stringlib.attention.logit_bias import TokenBias
 from stringlib.attention.states import PathState, ShiftedState, State, opened
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_split
-from stringlib.kernels.features import unit
-from stringlib.parts import FIXED, known_options
-from stringlib.precision import at_least_float32
+from stringlib.options import FIXED, known_options
 from stringlib.spec import Floats, Indices, Positive, Reals, Share, checked, require
 
-if TYPE_CHECKING:  # the parts of linear attention, whose classes make_core checks
+if TYPE_CHECKING:  # make_core checks the classes of features and weight
+    from stringlib.attention.context import Context
     from stringlib.attention.features import FeatureMap
     from stringlib.attention.weights import PositionWeight
 
@@ -313,10 +311,9 @@ class MultiHeadAttention(AttentionLayer):
         """
         if return_state and state is None:  # before anything is computed
             self.core.require_state(None)
+        require_tokens(self, x, positions)
         alone = {"key_mask": key_mask, "document_ids": document_ids}
-        other = checked_context(
-            self, x, positions, context, context_positions, context_mask, **alone
-        )
+        other = self._context(x, context, context_positions, context_mask, **alone)
         v = self._split(self.to_v(x if other is None else other.tokens))
         out, after = self._attended(
             x, v, positions, key_mask, state, document_ids, return_state, other
@@ -344,10 +341,9 @@ class MultiHeadAttention(AttentionLayer):
         calling the layer. The weights of every kind of layer are computed in the same way, as the
         outputs for unit vectors as values. In training, the weights are those after dropout.
         """
+        require_tokens(self, x, positions)
         alone = {"key_mask": key_mask, "document_ids": document_ids}
-        other = checked_context(
-            self, x, positions, context, context_positions, context_mask, **alone
-        )
+        other = self._context(x, context, context_positions, context_mask, **alone)
         n = (x if context is None else context).shape[-2]
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
@@ -392,6 +388,16 @@ class MultiHeadAttention(AttentionLayer):
         for key in [key for key in state if key.startswith(old)]:
             state[f"{prefix}core.{key[len(prefix) :]}"] = state.pop(key)
         super()._load_from_state_dict(state, prefix, *args)
+
+    def _context(
+        self, x: Tensor, context: Any, positions: Any, mask: Any, **tokens_alone: Any
+    ) -> Context | None:
+        """Return the context with its positions and mask, or None without a context."""
+        if context is positions is mask is None and self.context_dim == self.dim:
+            return None
+        from stringlib.attention.context import checked_context
+
+        return checked_context(self, x, context, positions, mask, **tokens_alone)
 
     def _split(self, x: Tensor) -> Tensor:
         """Split ``(..., seq, heads * head_dim)`` into heads, ``(..., heads, seq, head_dim)``."""
@@ -440,9 +446,9 @@ class MultiHeadAttention(AttentionLayer):
         if self.shift is not None:
             k, last = self.shift(k, before=before, key_mask=key_mask, document_ids=documents)
         if self.log_temperature is not None:
-            # so that qᵀk/√d is τ cos(q, k)
-            norm = ((self.log_temperature / 2).exp() * self.head_dim**0.25)[:, None, None]
-            q, k = _with_norm(q, norm.repeat_interleave(self.group, 0)), _with_norm(k, norm)
+            from stringlib.attention.qk_norm import with_one_norm
+
+            q, k = with_one_norm(q, k, self.log_temperature)
         out, after = self.core(
             q,
             k,
@@ -458,9 +464,3 @@ class MultiHeadAttention(AttentionLayer):
         if after is not None and last is not None:
             after = ShiftedState(last, after)
         return out, after if after is None or at is None else PathState(at, after)
-
-
-def _with_norm(x: Tensor, norm: Tensor) -> Tensor:
-    """Return the vectors ``x`` scaled to the given norm. A zero vector remains 0."""
-    wide = x.to(at_least_float32(x.dtype))
-    return (unit(wide) * norm).to(x.dtype)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.context import require_tokens
 from stringlib.attention.convolution import ShortConvolution
 from stringlib.attention.features import IdentityFeatures
 from stringlib.attention.gated_norm import GatedNorm
 from stringlib.attention.kernelised import LinearAttention
-from stringlib.attention.layer import AttentionLayer
+from stringlib.attention.layer import AttentionLayer, require_tokens
 from stringlib.attention.path import make_steps
 from stringlib.attention.states import ConvolvedState, LinearState, PathState, opened
 from stringlib.attention.weights import PositionWeight

@@ -28,7 +28,8 @@ from stringlib.attention.softmax_features import HedgehogFeatures, TaylorFeature
 from stringlib.attention.token_bias import TOKEN_BIASES
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
-from stringlib.parts import FIXED, make_part, named, reject_unused
+from stringlib.options import FIXED, named
+from stringlib.parts import make_part, reject_unused
 
 
 def _optimal(

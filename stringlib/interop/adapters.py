@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stringlib.encoders.checks import require_tables
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.folding import additions_to_weight, require_foldable
 from stringlib.inputs import require_name, require_places, require_same_device
@@ -111,7 +112,7 @@ class RotaryTables(nn.Module):
                     f"encoder must have heads=1 for tables, got heads={each.heads}. The rotary "
                     "module of a model rotates all heads alike. Use an encoder with heads=1."
                 )
-            each._require_tables()
+            require_tables(each)
             if layout == "axes" and each.head_dim % (2 * each.coord_dim):
                 raise ValueError(
                     f"encoder must have a head_dim that is a multiple of {2 * each.coord_dim} for "

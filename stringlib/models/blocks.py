@@ -22,7 +22,7 @@ from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import did_you_mean, require_name, require_same_tokens
-from stringlib.parts import named
+from stringlib.options import named
 from stringlib.precision import at_least_float32
 from stringlib.spec import Share, checked
 

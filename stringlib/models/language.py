@@ -28,7 +28,7 @@ from stringlib.models.blocks import (
     share_encoders,
 )
 from stringlib.models.sampling import sampled
-from stringlib.parts import FIXED, known_options
+from stringlib.options import FIXED, known_options
 from stringlib.spec import Count0, Indices, NotNegative, Positions, Share, checked
 
 
