@@ -274,7 +274,7 @@ def optimal_alpha(mean_square: float | Tensor, channels: int) -> float | Tensor:
         channels: Number d of channels of x and y.
 
     Returns:
-        :math:`\alpha`, a number or a tensor like ``mean_square``.
+        The parameter :math:`\alpha`, a number or a tensor like ``mean_square``.
 
     Source:
         Likhosherstov et al. 2022, optimal positive features, where :math:`\alpha` is called A.

@@ -135,9 +135,7 @@ class RotaryForm(Derived):
             ...  ).abs().max().item() < 1e-4
             True
         """
-        from stringlib.encoders.checks import require_projection
-
-        require_projection(self, weight, heads)
+        self._require_projection(weight, heads)
         basis = self.basis() if layout is None else self.basis()[..., self._order(layout)]
         by_head = weight.reshape(len(weight) // self.head_dim, self.head_dim, -1).to(basis.dtype)
         return (basis.mT @ by_head).reshape(weight.shape).to(weight.dtype)
@@ -208,6 +206,12 @@ class RotaryForm(Derived):
     def extra_repr(self) -> str:
         """Return the arguments that ``repr`` shows."""
         return f"head_dim={self.head_dim}, coord_dim={self.coord_dim}, heads={self.heads}"
+
+    def _require_projection(self, weight: Tensor, heads: int | None) -> None:
+        """Raise ``ValueError`` unless ``weight`` can project to queries or keys of this encoder."""
+        from stringlib.encoders.checks import require_projection
+
+        require_projection(self, weight, heads)
 
     def _own_frequencies(self) -> Tensor:
         """Return the frequencies Ω that :meth:`frequencies` returns, after a check.

@@ -217,7 +217,8 @@ class Beyond(nn.Module):
             length: Number of tokens of the text, an integer tensor.
 
         Returns:
-            Ω for the text, of the same shape, and the factor for the text.
+            The frequencies for the text, in the shape of ``frequencies``, and the factor for the
+            text.
 
         Raises:
             ValueError: If the frequencies for longer texts have another shape than those for short
@@ -277,7 +278,7 @@ class DynamicNTK(Derived):
             length: Number of tokens of the text, an integer tensor.
 
         Returns:
-            Ω for the text, of the same shape, and the unchanged ``scale``.
+            The frequencies for the text, in the shape of ``frequencies``, and ``scale`` unchanged.
         """
         longest = torch.maximum(self.longest, length)
         self.longest.copy_(torch.where(length < self.length, self.length, longest))

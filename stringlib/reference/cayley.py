@@ -22,7 +22,7 @@ def build_skew_symmetric(param_vec: Tensor, d_model: int) -> Tensor:
         d_model: Number of rows and columns d.
 
     Returns:
-        S, float64, ``(d, d)``.
+        The matrix S, float64, ``(d, d)``.
 
     Raises:
         ValueError: If ``param_vec`` does not have d(d − 1)/2 entries.
@@ -69,7 +69,7 @@ def build_sparse_skew_symmetric(param_vec: Tensor, chosen_indices: Tensor, d_mod
         d_model: Number of rows and columns d.
 
     Returns:
-        S, float64, ``(d, d)``.
+        The matrix S, float64, ``(d, d)``.
 
     Raises:
         ValueError: If ``param_vec`` and ``chosen_indices`` do not have the shapes ``(K,)`` and
