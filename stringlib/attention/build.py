@@ -69,7 +69,7 @@ def make_core(
         TypeError: If ``weight`` is not a position weight, a name or None.
         ValueError: If a name is unknown, or if the parts cannot be combined.
     """
-    require("attention", attention, FeatureMap | str)
+    require("attention", attention, str | FeatureMap)
     require("weight", weight, PositionWeight | str | None)
     head_dim = dim // heads
     features, width = _features(attention, head_dim, heads, options)
