@@ -10,7 +10,10 @@ of an argument stands behind its type: ``q: Tensor['... heads n d']``.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +74,22 @@ def merge(app: Sphinx, env: Any, pages: set[str], other: Any) -> None:
     env.modules_of_pages |= other.modules_of_pages
 
 
+def complete(app: Sphinx, thing: Any, bound: bool) -> None:
+    """Give the module of ``thing`` the classes that it imports under ``TYPE_CHECKING``.
+
+    Without them, Sphinx could not read the annotations that name these classes.
+    """
+    module = inspect.getmodule(inspect.unwrap(thing))
+    if module is None or not module.__name__.startswith("stringlib"):
+        return
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for line in node.body:
+                for name in line.names if isinstance(line, ast.ImportFrom) else []:
+                    found = getattr(import_module(str(line.module)), name.name)
+                    vars(module).setdefault(name.name, found)
+
+
 def shorten(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str
 ) -> tuple[str, str] | None:
@@ -85,5 +104,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("env-get-outdated", outdated)
     app.connect("source-read", fill_in)
     app.connect("env-merge-info", merge)
+    app.connect("autodoc-before-process-signature", complete)
     app.connect("autodoc-process-signature", shorten)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,7 +8,8 @@ part is drawn one row above the highest part that it imports. A line leads to ea
 imports and does not already reach through another.
 
 Each box shows the number of lines of the part, and the number of those that contain code and not
-only documentation. The sentence below the diagram adds them up.
+only documentation. The sentences below the diagram add them up, and count the lines that are
+imported with the attention layer.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ ROOT = Path(__file__).resolve().parents[1] / "stringlib"
 GROUND = "common files"
 CORE = ("algebra", "attention", "encoders", "kernels", "models", GROUND)
 """The parts that the book teaches. The others test it, restate it or carry it elsewhere."""
+
+LAYER = "attention/multihead.py"
+"""The file with the attention layer, whose imports the page counts."""
 
 WIDTH, BOX, STOREY = 360, 46, 68
 
@@ -100,15 +104,36 @@ def sizes(root: Path = ROOT) -> dict[str, tuple[int, int]]:
     return found
 
 
+def closure(file: str, root: Path = ROOT) -> set[Path]:
+    """Return a file and all files that are imported with it, directly or not.
+
+    Imports inside functions and under ``TYPE_CHECKING`` do not count.
+    """
+    found: set[Path] = set()
+    todo = [root / file]
+    while todo:
+        path = todo.pop()
+        if path in found or not path.is_file():
+            continue
+        found.add(path)
+        for node in ast.parse(path.read_text(encoding="utf8")).body:
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("stringlib."):
+                folder = root.joinpath(*str(node.module).split(".")[1:])
+                todo += [folder.with_suffix(".py"), *(folder / f"{n.name}.py" for n in node.names)]
+    return found
+
+
 def total(root: Path = ROOT) -> str:
-    """Return the sentence that adds up the sizes."""
+    """Return the sentences that add up the sizes."""
     found = sizes(root)
     core, code = (sum(found[part][i] for part in CORE) for i in (0, 1))
+    read = closure(LAYER, root)
     largest = max((p for part in CORE for p in paths(part, root)), key=_length)
     return (
         f"The core of the package, which this book teaches, has {core:,} lines, of which {code:,} "
         f"contain code: {', '.join(CORE[:-1])} and the {GROUND}. Its longest file is "
-        f"{largest.relative_to(root).as_posix()} with {_length(largest)} lines."
+        f"{largest.relative_to(root).as_posix()} with {_length(largest)} lines. {LAYER} imports "
+        f"{len(read) - 1} other files. Together with them it has {sum(map(_length, read)):,} lines."
     )
 
 

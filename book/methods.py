@@ -19,8 +19,8 @@ from torch.func import functional_call
 from book import recorded
 from lab.methods import method
 from stringlib import FavorFeatures, MultiHeadAttention, RotaryEncoder, make_encoder, make_features
-from stringlib.attention.linear_state import LinearState
 from stringlib.attention.registry import FEATURES, WEIGHTS
+from stringlib.attention.states import LinearState
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.models.absolute import GridSinusoidal, GridTable

@@ -33,7 +33,8 @@ from lab.train.learn import Training
 from lab.train.study import Study
 from stringlib import STRING, linear_attention
 from stringlib.attention.delta import DeltaWeight
-from stringlib.attention.learned import GLADecay, LearnedDelta, LearnedKDA, SSDDecay
+from stringlib.attention.learned import GLADecay, SSDDecay
+from stringlib.attention.learned_delta import LearnedDelta, LearnedKDA
 from stringlib.attention.path import path_positions
 from stringlib.inputs import require_name
 

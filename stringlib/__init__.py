@@ -42,9 +42,7 @@ from stringlib.attention import (
     softmax_attention,
 )
 from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.convolution import ConvolvedState
-from stringlib.attention.path import PathState
-from stringlib.attention.shift import ShiftedState
+from stringlib.attention.states import ConvolvedState, PathState, ShiftedState
 from stringlib.documents import document_ids_of
 from stringlib.encoders import (
     BIASES,

@@ -133,21 +133,28 @@ def token_positions(start: int | Tensor, count: int, device: torch.device | None
     return torch.arange(start, start + count, dtype=widest(device), device=device)
 
 
-def longest(start: int | Tensor, count: int) -> int:
-    """Return the largest position of tokens plus 1.
+def require_reach(horizon: float, start: int | Tensor, count: int, hint: str) -> None:
+    """Raise ``ValueError`` if tokens contain a distance greater than the horizon of a weight.
 
-    For packed documents whose positions cannot be inspected, the result is 0.
+    For packed documents whose positions cannot be inspected, nothing is checked.
 
     Args:
+        horizon: The largest accepted distance.
         start: Position of the first token. For packed documents, a tensor ``(..., 1, count)`` with
             one number per token, to which the index of the token is added.
         count: Number of tokens.
+        hint: Reason and remedy, the end of the error.
     """
     if not isinstance(start, Tensor):
-        return start + count
-    if not start.numel() or not can_inspect(start) or in_torch_func():
-        return 0
-    return int(token_positions(start, count, start.device).max()) + 1
+        length = start + count
+    elif not start.numel() or not can_inspect(start) or in_torch_func():
+        return
+    else:
+        length = int(token_positions(start, count, start.device).max()) + 1
+    if length - 1 > horizon:
+        raise ValueError(
+            f"horizon must be at least {length - 1} for {length} tokens, got {horizon}. {hint}"
+        )
 
 
 def apart(queries: Tensor, keys: Tensor) -> Tensor:

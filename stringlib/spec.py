@@ -88,7 +88,8 @@ def checked(function: F) -> F:
     """Return a function or method that checks its arguments by its annotations."""
     parameters = [*inspect.signature(function).parameters.values()]
     hints = {p.name: p.annotation for p in parameters}
-    hints |= {n: eval(h, function.__globals__) for n, h in hints.items() if isinstance(h, str)}
+    names = function.__globals__
+    hints |= {n: _evaluated(h, names) for n, h in hints.items() if isinstance(h, str)}
     arrays = [m for hint in hints.values() for m in _metas(hint) if isinstance(m, Array)]
     keys = [_key(word) for array in arrays for word in array.shape.split()]
     numerals = {key: int(key) for key in keys if key.isdigit()}
@@ -164,6 +165,18 @@ def require(name: str, value: object, hint: Any) -> None:
         test(value, {})
 
 
+def _evaluated(annotation: str, names: dict[str, Any]) -> Any:
+    """Return the value of an annotation.
+
+    An annotation with a class that is imported only for type checkers, under ``TYPE_CHECKING``, is
+    not checked.
+    """
+    try:
+        return eval(annotation, names)
+    except NameError:
+        return Any
+
+
 def _parts(hint: Any) -> list[Any]:
     """Return the alternatives of an annotation, with tests in place of ``int`` and ``float``."""
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
@@ -228,7 +241,7 @@ def _several(
     def test(x: Any, sizes: Sizes) -> None:
         if isinstance(x, (tuple, list)):
             if length and len(x) != length:
-                raise ValueError(f"{name} must be {length} numbers, got {x!r}")
+                raise ValueError(f"{name} must contain {length} numbers, got {x!r}")
             for part in x:
                 if each_test is not None and not isinstance(part, each):
                     each_test(part, sizes)

@@ -22,12 +22,11 @@ from stringlib.algebra.skew import planar_skew
 from stringlib.attention.learned import (
     GLADecay,
     KDADecay,
-    LearnedDelta,
-    LearnedKDA,
     LearnedToeplitz,
     RetNetDecay,
     SSDDecay,
 )
+from stringlib.attention.learned_delta import LearnedDelta, LearnedKDA
 from stringlib.attention.path import PositionSteps
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.attention.token_bias import ContextualBias, ForgettingBias, PathBias

@@ -8,8 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sphinx.util import inspect
 
 from _ext import api_pages
+from stringlib import MultiHeadAttention
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -54,6 +56,14 @@ def test_a_page_follows_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert api_pages.outdated(app, app.env) == ["page"]
     built(tmp_path, "```{modules} nowhere/*.py\n```\n")
     assert "no module is nowhere/*.py" in said
+
+
+def test_a_class_that_is_imported_for_type_checkers_is_named() -> None:
+    make = MultiHeadAttention.__init__
+    api_pages.complete(SimpleNamespace(), make, False)
+    found = inspect.stringify_signature(inspect.signature(make))
+    assert "attention: str | stringlib.attention.features.FeatureMap = 'softmax'" in found
+    assert "weight: stringlib.attention.weights.PositionWeight | str | None = None" in found
 
 
 def test_an_annotation_reads_as_a_shape_or_a_range() -> None:

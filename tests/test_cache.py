@@ -241,9 +241,12 @@ def test_a_cache_and_new_tokens_both_have_marks_or_none() -> None:
     layer, x = layer_of("fox"), torch.randn(2, 4, 24)
     _, state = read(layer, x, None)
     for marks in (None, state.marks[:1]):
-        with pytest.raises(ValueError, match=r"^state must have marks as the new tokens have, got"):
+        with pytest.raises(
+            ValueError,
+            match=r"^state must have marks with the batch",
+        ):
             read(layer, x, state._replace(marks=marks))
-    with pytest.raises(ValueError, match=r"^state must have marks .* for new marks of shape None"):
+    with pytest.raises(ValueError, match=r"^state must have marks .* new marks have shape None"):
         state.extended(state.keys, state.values, None)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stringlib import RoPE, linear_attention, rotated_linear_attention
 from stringlib.attention.delta import DeltaWeight, delta_rule
-from stringlib.attention.learned import LearnedDelta
+from stringlib.attention.learned_delta import LearnedDelta
 from stringlib.kernels import delta
 from stringlib.testing.properties import largest_difference
 from tests.draws import random

@@ -14,7 +14,7 @@ from torch.nn.modules import module as every
 from torch.nn.utils import parametrize, prune
 
 from stringlib import CayleySTRING, LanguageModel, MultiHeadAttention, ViT
-from stringlib.attention import fold, multihead
+from stringlib.attention import fold
 from stringlib.interop import Rotated, fold_norms, fold_qkv, foldable
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
@@ -409,7 +409,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None
     def check(call: Callable[[], Any]) -> None:
         got = torch.utils._pytree.tree_leaves(call())
         with monkeypatch.context() as patch:
-            patch.setattr(multihead, "is_faster", lambda *_: False)
+            patch.setattr(fold, "_is_exact", lambda layer: False)
             want = torch.utils._pytree.tree_leaves(call())
         for a, b in zip(got, want, strict=True):
             a, b = (x.as_subclass(Tensor) for x in (a, b))

@@ -9,6 +9,8 @@ import pytest
 from _ext.book_layout import (
     CORE,
     GROUND,
+    LAYER,
+    closure,
     imported,
     imports,
     lines,
@@ -72,6 +74,29 @@ def test_the_package_stands_as_the_page_says() -> None:
     assert [heights[p] for p in order] == sorted((heights[p] for p in order), reverse=True)
     assert not found["reference"]
     assert not any("reference" in below for below in found.values())
+
+
+def test_an_import_inside_a_function_is_not_read_with_a_file(small: Path) -> None:
+    read = closure("__init__.py", small)
+    assert {path.name for path in read} == {"__init__.py"}  # stringlib.top is a folder
+    assert {path.name for path in closure("outside.py", small)} == {"outside.py", "b.py"}
+    assert {path.name for path in closure("low/a.py", small)} == {"a.py", "shared.py", "deep.py"}
+
+
+def test_the_attention_layer_is_read_in_an_afternoon() -> None:
+    read = closure(LAYER)
+    assert sum(len(path.read_text(encoding="utf8").splitlines()) for path in read) <= 3500
+    # linear attention, the parts that a layer may have, and the registries are not among the files
+    others = {"build", "fold", "gate", "linear", "path", "registry", "shift", "weights"}
+    assert not others & {path.stem for path in read}
+    both = closure("attention/softmax.py") | read
+    assert "linear" not in {path.stem for path in both}
+
+
+def test_only_the_file_of_the_layer_is_longer_than_350_lines() -> None:
+    core = {path: path.read_text(encoding="utf8") for part in CORE for path in paths(part)}
+    longer = [path.stem for path, text in core.items() if len(text.splitlines()) > 350]
+    assert longer == ["multihead"]
 
 
 def test_lines_of_code_are_those_that_are_not_documentation() -> None:

@@ -34,7 +34,7 @@ from stringlib.attention.delta import DeltaWeight
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.rotated_linear import rotated_linear_attention
-from stringlib.attention.shift import ShiftedState
+from stringlib.attention.states import ShiftedState
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.positions import grid_positions
 from stringlib.testing import properties
@@ -612,7 +612,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"attention": "identity", "encoder": "rope", "rotate": "after"},
      "rotate must be 'before' with IdentityFeatures"),
     ({"grid": (2, 3)}, "grid must be None unless weight is 'toeplitz' or encoder is a rotary"),
-    ({"grid": (4,), "attention": "elu", "weight": "toeplitz"}, "grid must be 2 numbers, got"),
+    ({"grid": (4,), "attention": "elu", "weight": "toeplitz"}, "grid must contain 2 numbers, got"),
     *[({"attention": "relu", "weight": ToeplitzWeight(table)},
        r"weight must .* whose bias requires .* nn\.Parameter") for table in (TABLE, 1.7 * TABLE)],
     ({"window": 2, "attention": "relu"}, "window must be None unless .* got 2. .* a decay"),

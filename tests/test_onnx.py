@@ -28,7 +28,7 @@ from stringlib.attention import LAYERS as PUBLISHED
 from stringlib.attention.weights import common_scale
 from stringlib.documents import documents_of
 from stringlib.kernels.delta import delta_sums
-from stringlib.parts import named
+from stringlib.options import named
 from stringlib.testing.contract import close
 from stringlib.testing.modes import lines_of_a_graph
 from tests.model_cases import CASES, CLASSES, DECAYS, SIZES, VOCAB

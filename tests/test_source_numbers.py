@@ -17,7 +17,8 @@ from lab.tasks import make_task
 from lab.train import fit
 from lab.train.settings import Settings
 from stringlib import CirculantSTRING, make_features
-from stringlib.attention.learned import GLADecay, LearnedDelta, SSDDecay
+from stringlib.attention.learned import GLADecay, SSDDecay
+from stringlib.attention.learned_delta import LearnedDelta
 from stringlib.attention.registry import FEATURES
 from stringlib.models.blocks import FEED_FORWARD, Block
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from stringlib import ALiBi, MultiHeadAttention, RoPE, SoftmaxAttention
 from stringlib.attention.gated_norm import GatedNorm
 from stringlib.attention.learned import RetNetDecay
-from stringlib.attention.path import PathState, PositionSteps, SelectiveRoPE, path_positions
+from stringlib.attention.path import PositionSteps, path_positions
 from stringlib.attention.recurrent import RecurrentAttention
+from stringlib.attention.states import PathState
 from stringlib.attention.token_bias import (
     TOKEN_BIASES,
     ContextualBias,
@@ -22,6 +23,7 @@ from stringlib.attention.token_bias import (
     PathBias,
     TokenBias,
 )
+from stringlib.encoders.rope import SelectiveRoPE
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 from tests.refusals import refusals

@@ -13,9 +13,7 @@ from book.recorded import data
 from lab.program import Traced, traced
 from lab.weights import unpack
 from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.layer import State
-from stringlib.attention.linear_state import LinearState
-from stringlib.attention.shift import ShiftedState
+from stringlib.attention.states import LinearState, ShiftedState, State
 from stringlib.models.language import LanguageModel
 
 CACHED = ("_keys", "_values")

@@ -24,7 +24,7 @@ def circulant(column: Tensor) -> Tensor:
         column: The first column :math:`c`, ``(..., d)``.
 
     Returns:
-        :math:`C_{ij} = c_{(i-j) \bmod d}`, ``(..., d, d)``.
+        The matrix :math:`C_{ij} = c_{(i-j) \bmod d}`, ``(..., d, d)``.
     """
     index = torch.arange(column.shape[-1], device=column.device)
     return column[..., (index[:, None] - index) % column.shape[-1]]
@@ -37,8 +37,9 @@ def circulant_eigenvalues(column: Tensor) -> Tensor:
         column: The first column :math:`c`, ``(..., d)``.
 
     Returns:
-        :math:`\lambda_j = \sum_m c_m e^{-2\pi\mathrm{i}\,jm/d}`, complex, ``(..., d)``. The
-        eigenvector of :math:`\lambda_j` has the entries :math:`e^{2\pi\mathrm{i}\,jn/d}/\sqrt d`.
+        The eigenvalues :math:`\lambda_j = \sum_m c_m e^{-2\pi\mathrm{i}\,jm/d}`, complex,
+        ``(..., d)``. The eigenvector of :math:`\lambda_j` has the entries
+        :math:`e^{2\pi\mathrm{i}\,jn/d}/\sqrt d`.
     """
     return torch.fft.fft(column)
 
@@ -53,8 +54,8 @@ def circulant_frequencies(column: Tensor) -> Tensor:
         column: The first column :math:`c` of the circulant matrix :math:`C`, ``(..., d)``.
 
     Returns:
-        :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/d)` for :math:`1 \le j < d/2`, in radians per
-        unit of position, ``(..., (d - 1) // 2)``.
+        The frequencies :math:`\omega_j = 2 \sum_m c_m \sin(2\pi jm/d)` for
+        :math:`1 \le j < d/2`, in radians per unit of position, ``(..., (d - 1) // 2)``.
     """
     size = column.shape[-1]
     m = torch.arange(size, device=column.device)

@@ -30,7 +30,7 @@ def skew(upper: Tensor) -> Tensor:
         upper: The entries :math:`L_{ij}, i < j`, row by row, ``(..., d * (d - 1) // 2)``.
 
     Returns:
-        :math:`L` with :math:`L^\top = -L`, ``(..., d, d)``.
+        The matrix :math:`L` with :math:`L^\top = -L`, ``(..., d, d)``.
 
     Raises:
         ValueError: If the size of the last dimension is not d(d−1)/2 for an integer d.
@@ -82,7 +82,8 @@ def sparse_skew(entries: Tensor, support: Tensor, size: int) -> Tensor:
         size: Number of rows and columns d.
 
     Returns:
-        :math:`S` with :math:`S^\top = -S`, ``(..., d, d)``. Entries at other indices are 0.
+        The matrix :math:`S` with :math:`S^\top = -S`, ``(..., d, d)``. Entries at other indices
+        are 0.
     """
     rows, columns = support
     half = entries.new_zeros(*entries.shape[:-1], size * size)
@@ -105,7 +106,7 @@ def cayley(skew: Tensor) -> Tensor:
         skew: Skew-symmetric matrices S, ``(..., d, d)``. Use float64 for an accurate result.
 
     Returns:
-        P, ``(..., d, d)``, orthogonal up to rounding errors even if S is large.
+        The matrix P, ``(..., d, d)``, orthogonal up to rounding errors even if S is large.
 
     Source:
         Cayley 1846; Schenck et al. 2025, section on Cayley-STRING.

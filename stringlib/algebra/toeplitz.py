@@ -29,7 +29,7 @@ def toeplitz(values: Tensor, axes: int = 1) -> Tensor:
         axes: Number of dimensions of an offset: 1 for a sequence (default), 2 for an image.
 
     Returns:
-        :math:`C_{ij} = c_{j-i}`, ``(..., n, n)``, where n is the number of tokens.
+        The matrix :math:`C_{ij} = c_{j-i}`, ``(..., n, n)``, where n is the number of tokens.
     """
     dims = list(range(-axes, 0))
     keys = toeplitz_sizes(values, axes)

@@ -59,7 +59,8 @@ def universal_form(
             norms. Default: the square root of the machine epsilon of their dtype.
 
     Returns:
-        Ω, ``(..., d // 2, coord_dim)``, and P, ``(..., d, d)``, both float64.
+        The frequencies Ω, ``(..., d // 2, coord_dim)``, and the basis P, ``(..., d, d)``, both
+        float64.
 
     Raises:
         ValueError: If there is no matrix or no channel, if the matrices are not finite, are not

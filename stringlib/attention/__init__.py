@@ -13,9 +13,9 @@ from stringlib.attention.features import (
 from stringlib.attention.gate import Gate
 from stringlib.attention.kernelised import LinearAttention
 from stringlib.attention.linear import linear_attention
-from stringlib.attention.linear_state import LinearState
+from stringlib.attention.logit_bias import TokenBias
 from stringlib.attention.multihead import MultiHeadAttention
-from stringlib.attention.path import PositionSteps, SelectiveRoPE
+from stringlib.attention.path import PositionSteps
 from stringlib.attention.published import LAYERS, make_layer
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.recurrent import RecurrentAttention
@@ -31,16 +31,17 @@ from stringlib.attention.state import (
     rwkv6,
     ssd,
 )
+from stringlib.attention.states import LinearState
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.token_bias import (
     TOKEN_BIASES,
     ContextualBias,
     ForgettingBias,
     PathBias,
-    TokenBias,
 )
 from stringlib.attention.turn import random_turn
 from stringlib.attention.weights import PositionWeight
+from stringlib.encoders.rope import SelectiveRoPE
 
 __all__ = [
     "FEATURES",

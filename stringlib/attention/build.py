@@ -10,10 +10,11 @@ from torch import Tensor
 from stringlib.attention.core import AttentionCore
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.kernelised import LinearAttention, side_of_rotation
+from stringlib.attention.logit_bias import TokenBias
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.roll import Roll
 from stringlib.attention.softmax import SoftmaxAttention
-from stringlib.attention.token_bias import TOKEN_BIASES, TokenBias
+from stringlib.attention.token_bias import TOKEN_BIASES
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS, make_bias, make_encoder
 from stringlib.encoders.relative_bias import RelativeBias
@@ -68,6 +69,7 @@ def make_core(
         TypeError: If ``weight`` is not a position weight, a name or None.
         ValueError: If a name is unknown, or if the parts cannot be combined.
     """
+    require("attention", attention, str | FeatureMap)
     require("weight", weight, PositionWeight | str | None)
     head_dim = dim // heads
     features, width = _features(attention, head_dim, heads, options)

@@ -64,7 +64,7 @@ class KeyValueCache(NamedTuple):
             raises an error. Default: empty, which is not checked.
         slots: The memory of which ``keys`` and ``values`` are the beginning, or None.
         marks: The marks of all tokens, ``(..., heads, tokens, m)``, for a
-            :class:`~stringlib.attention.token_bias.TokenBias`. None without such a bias.
+            :class:`~stringlib.attention.logit_bias.TokenBias`. None without such a bias.
     """
 
     keys: Tensor
@@ -128,9 +128,9 @@ class KeyValueCache(NamedTuple):
             if marks is None or self.marks is None or not _fits(self.marks, marks):
                 have, need = (x if x is None else tuple(x.shape) for x in (self.marks, marks))
                 raise ValueError(
-                    f"state must have marks as the new tokens have, got marks of shape {have} for "
-                    f"new marks of shape {need}. Pass the state that the same layer returned for "
-                    "the earlier tokens of the same batch."
+                    "state must have marks with the batch, heads and channels of the new marks, "
+                    f"got shape {have}. The new marks have shape {need}. Pass the state that the "
+                    "same layer returned for the earlier tokens of the same batch."
                 )
             marks = torch.cat([self.marks.to(marks.dtype), marks], -2)
         if mask is not None or self.mask is not None:

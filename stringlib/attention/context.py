@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from stringlib.attention.layer import require_fitting
 from stringlib.encoders.rotary import Phases
-from stringlib.inputs import is_offloaded, per_head, require_like_weight, require_places
+from stringlib.inputs import per_head, require_like_weight
 
 
 class Context(NamedTuple):
@@ -28,18 +29,16 @@ class Context(NamedTuple):
 def checked_context(
     layer: Any,
     x: Tensor,
-    positions: Tensor | Phases | None,
     context: Tensor | None,
     context_positions: Tensor | Phases | None,
     mask: Tensor | None,
     **tokens_alone: Tensor | None,
 ) -> Context | None:
-    """Check the tokens of a layer, and return the context, or None without a context.
+    """Check the context of a layer, and return it, or None without a context.
 
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
         x: Tokens, ``(..., seq, dim)``.
-        positions: Positions of the tokens, or None.
         context: Tokens of the context, or None.
         context_positions: Positions of the context, or None.
         mask: False for padding in the context, or None.
@@ -47,11 +46,10 @@ def checked_context(
             With a context they must be None.
 
     Raises:
-        TypeError: If the dtype of the tokens is not that of the projections.
+        TypeError: If the dtype of the context is not that of the projections.
         ValueError: If the arguments do not fit the projections or each other, or if the layer does
             not support cross-attention.
     """
-    require_tokens(layer, x, positions)
     if context is None:
         if layer.context_dim != layer.dim:
             raise ValueError(
@@ -82,45 +80,8 @@ def checked_context(
         )
     require_like_weight("context", context, layer.to_k)
     if context_positions is not None:
-        _require_fitting("context_positions", context_positions, x)
+        require_fitting("context_positions", context_positions, x)
     if mask is not None:
         shape = (*x.shape[:-2], layer.heads, context.shape[-2])
         per_head(mask, shape, x.device, "context_mask")
     return Context(context, context_positions, mask)
-
-
-def require_tokens(layer: Any, x: Tensor, positions: Tensor | Phases | None) -> None:
-    """Raise an error unless tokens and positions fit the projections of a layer.
-
-    Args:
-        layer: A layer of attention.
-        x: Tokens, ``(..., seq, dim)``.
-        positions: Positions of the tokens, or None.
-
-    Raises:
-        TypeError: If the dtype of the tokens is not that of the projections.
-        ValueError: If the positions do not fit the tokens, or if a part of the core is offloaded.
-    """
-    require_like_weight("x", x, layer.to_q)
-    if is_offloaded(layer.to_q) and any(p.is_meta for p in layer.core.parameters()):
-        raise ValueError(
-            "encoder, features and weight must not be offloaded one by one, got parameters on "
-            "the meta device. The layer uses these parameters together. Pass "
-            f"preload_module_classes=['{type(layer).__name__}'] to cpu_offload of accelerate."
-        )
-    if positions is not None:
-        _require_fitting("positions", positions, x)
-
-
-def _require_fitting(name: str, positions: Tensor | Phases, x: Tensor) -> None:
-    """Raise ``ValueError`` unless the leading dimensions of positions expand to those of tokens.
-
-    Args:
-        name: Name of the positions in the error.
-        positions: ``(..., seq, coord_dim)``, or phases of an encoder.
-        x: Tokens, ``(..., seq, dim)``.
-    """
-    if isinstance(positions, Phases):
-        require_places("x", x, positions.cos_sin, own=4, what=name)
-    else:
-        require_places("x", x, positions, what=name)

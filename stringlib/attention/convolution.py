@@ -2,37 +2,13 @@ r"""Short convolution: a token is mixed with the few tokens before it, in each c
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from stringlib.attention.linear_state import LinearState
 from stringlib.documents import Documents, documents_of
 from stringlib.inputs import per_head
 from stringlib.spec import Floats, Indices, checked
-
-
-class ConvolvedState(NamedTuple):
-    """State of a causal layer with a short convolution.
-
-    Attributes:
-        inputs: The last inputs of the convolution, ``(..., width - 1, channels)``.
-        rest: The state of the core of the layer.
-    """
-
-    inputs: Tensor
-    rest: LinearState
-
-    @property
-    def length(self) -> int:
-        """Number of tokens so far."""
-        return self.rest.length
-
-    def with_room(self, tokens: int) -> ConvolvedState:
-        """Return the state itself, because its size does not depend on the number of tokens."""
-        return self
 
 
 class ShortConvolution(nn.Module):

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.documents import Documents, documents_of
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_kind_of_state, require_same_tokens
-from stringlib.moved import forward
-from stringlib.positions import grid_positions
 
 if TYPE_CHECKING:
     from stringlib.attention.roll import Roll
+    from stringlib.documents import Documents
 
 PARTS = ("features", "weight", "encoder", "position_bias", "roll", "rotate")
 """Names of the attributes of a core that can be set on its layer; setting one updates ``kind``."""
@@ -129,7 +127,7 @@ class AttentionCore(nn.Module):
         Returns:
             The outputs, ``(..., heads, n, d_v)``, and the state: a
             :class:`~stringlib.attention.cache.KeyValueCache` of softmax attention, a
-            :class:`~stringlib.attention.linear_state.LinearState` of linear attention, or None if
+            :class:`~stringlib.attention.states.LinearState` of linear attention, or None if
             the core has no state.
 
         Raises:
@@ -141,6 +139,8 @@ class AttentionCore(nn.Module):
             self.require_state(state)
         documents = None
         if document_ids is not None:
+            from stringlib.documents import documents_of
+
             documents = documents_of(q, document_ids, 0 if state is None else state.length)
         at = self.located(q, positions, state, documents)
         key_at = None
@@ -190,11 +190,7 @@ class AttentionCore(nn.Module):
                 parts.
         """
         if not self.has_state:
-            raise ValueError(
-                "state and return_state need a layer with causal=True and without rotate='after', "
-                f"got a layer with causal={self.causal} and rotate={self.rotate!r}. Create the "
-                "layer with other arguments, or leave out state and return_state."
-            )
+            raise ValueError(self._why_no_state())
         if state is not None:
             if not isinstance(state, self.state_type):
                 expected = self.state_type.__name__
@@ -203,6 +199,14 @@ class AttentionCore(nn.Module):
                     "the same layer returned."
                 )
             require_kind_of_state(state.kind, self.kind)
+
+    def _why_no_state(self) -> str:
+        """Return the error for a state that a core without states receives or has to return."""
+        return (
+            "state and return_state need a layer with causal=True and without rotate='after', "
+            f"got a layer with causal={self.causal} and rotate={self.rotate!r}. Create the "
+            "layer with other arguments, or leave out state and return_state."
+        )
 
     @property
     def unfit_for_context(self) -> str | None:
@@ -316,6 +320,8 @@ class AttentionCore(nn.Module):
                 f"{name} must be given with shape (..., {n}, {coord_dim}) for an encoder with "
                 f"coord_dim={coord_dim}, got None"
             )
+        from stringlib.positions import grid_positions
+
         positions = grid_positions(*self.grid, device=q.device)
         own = positions[before : before + n] if self.causal else positions
         if n != len(own):
@@ -324,44 +330,3 @@ class AttentionCore(nn.Module):
                 f"{len(positions)} positions. Pass {name}, or as many tokens as the grid has."
             )
         return own
-
-
-def rotated(
-    encoder: Any,
-    q: Tensor,
-    k: Tensor,
-    phases: Phases,
-    key_phases: Phases | None = None,
-    *,
-    whole: bool,
-) -> tuple[Tensor, Tensor]:
-    """Return queries and keys rotated by an encoder, also if several query heads share a key head.
-
-    Args:
-        encoder: The rotary encoder.
-        q: ``(..., heads, n, d)``.
-        k: ``(..., kv_heads, keys, d)``.
-        phases: Phases of the encoder for the queries.
-        key_phases: Phases for the keys. Default: ``phases``.
-        whole: If True, a vector x at position r becomes R(r)x, where R(r) is the matrix of the
-            encoder. If False, the basis of the encoder may be left out where it cancels in the
-            products of queries and keys.
-    """
-    group = q.shape[-3] // k.shape[-3]
-    grouped = group > 1 and encoder.heads > 1
-    if grouped:
-        # the queries of one key head as a batch, so that the phases of this head serve them all
-        q, k = q.unflatten(-3, (-1, group)).transpose(-4, -3), k.unsqueeze(-4)
-        phases = phases._replace(cos_sin=phases.cos_sin.unsqueeze(-5))
-        if key_phases is not None:
-            key_phases = key_phases._replace(cos_sin=key_phases.cos_sin.unsqueeze(-5))
-    if whole and phases.basis is not None:
-        q, k = encoder.rotate(q, phases), encoder.rotate(k, key_phases or phases)
-    elif key_phases is not None:
-        q, k = encoder(q, k, phases, key_phases)
-    else:
-        q, k = encoder(q, k, phases)
-    return (q.transpose(-4, -3).flatten(-4, -3), k.squeeze(-4)) if grouped else (q, k)
-
-
-__getattr__ = forward(__name__, "stringlib.attention.kernelised", "LinearAttention")

@@ -7,14 +7,16 @@ import math
 import torch
 from torch import Tensor
 
-from stringlib.attention.weights import (
-    Factors,
-    PositionWeight,
-    copies,
-)
-from stringlib.documents import longest, token_positions
+from stringlib.attention.weights import Factors, PositionWeight, copies
+from stringlib.documents import require_reach, token_positions
 from stringlib.precision import at_least_float32
 from stringlib.spec import Count0, Floats, Positive, checked
+
+NEGATIVE = (
+    "At distances just above the horizon the cosine is negative. Pass a larger horizon, or "
+    "positive=True, which accepts any number of tokens."
+)
+"""Reason and remedy in the error for a distance greater than the horizon."""
 
 
 class CosineWeight(PositionWeight):
@@ -38,7 +40,7 @@ class CosineWeight(PositionWeight):
     with more features.
 
     Args:
-        horizon: M, in tokens. The plain cosine accepts at most M + 1 tokens.
+        horizon: The distance M in tokens. The plain cosine accepts at most M + 1 tokens.
         positive: If True, the weight is the positive form, which is never negative. Default: False,
             the plain cosine.
 
@@ -58,7 +60,8 @@ class CosineWeight(PositionWeight):
         Raises:
             ValueError: If a distance exceeds the horizon and ``positive`` is False.
         """
-        self._require_reach(max(num_queries, num_keys))
+        if not self.positive:
+            require_reach(self.horizon, 0, max(num_queries, num_keys), NEGATIVE)
         offsets = token_positions(0, num_queries)[:, None] - token_positions(0, num_keys)
         cosine = torch.cos(offsets * (math.pi / 2 / self.horizon))
         return (1 + cosine) / 2 if self.positive else cosine
@@ -99,7 +102,8 @@ class CosineWeight(PositionWeight):
         """
         queries, keys = phi_q.shape[-2], phi_k.shape[-2]
         count = max(queries, keys)
-        self._require_reach(longest(start, count))
+        if not self.positive:
+            require_reach(self.horizon, start, count, NEGATIVE)
         table = self._table(start, count, phi_q.device)
         return Factors(copies(phi_q, table[..., :queries, :]), copies(phi_k, table[..., :keys, :]))
 
@@ -111,15 +115,3 @@ class CosineWeight(PositionWeight):
         if self.positive:
             table = [math.sqrt(0.5) * t for t in (torch.ones_like(angles), *table)]
         return torch.stack(table, -1)
-
-    def _require_reach(self, length: int) -> None:
-        """Raise ``ValueError`` if ``length`` tokens contain a distance greater than the horizon.
-
-        The positive form accepts every distance.
-        """
-        if not self.positive and length - 1 > self.horizon:
-            raise ValueError(
-                f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}. "
-                "At distances just above the horizon the cosine is negative. Pass a larger "
-                "horizon, or positive=True, which accepts any number of tokens."
-            )

@@ -52,8 +52,8 @@ def decayed_sums(
             greater than 0 raises an error. On other devices the values are not checked.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
-            None, which chooses for speed.
-        state: S before the first token, ``(..., heads, m, d_u)``. Default: zero.
+            None, which means the way that is usually fastest.
+        state: The state S before the first token, ``(..., heads, m, d_u)``. Default: zero.
 
     Returns:
         The sums, ``(..., heads, n, d_u)``, in the dtype of ``u``, and the last state,

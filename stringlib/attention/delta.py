@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from stringlib.attention.decay import with_features
-from stringlib.attention.linear_state import LinearState
+from stringlib.attention.states import LinearState
 from stringlib.attention.weights import PositionWeight, WeightedSums
 from stringlib.documents import Documents
 from stringlib.inputs import any_eager, common_shape
@@ -69,8 +69,8 @@ def delta_rule(
             overwritten values are forgotten.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
-            None, which chooses for speed.
-        state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
+            None, which means the way that is usually fastest.
+        state: The state S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
         The outputs, ``(..., heads, n, d_v)``, in the dtype of ``v``, and the last state,

@@ -71,10 +71,10 @@ class FavorFeatures(FeatureMap):
 
     Attributes:
         projection: The module that stores W and computes the product Wx.
-        alpha: :math:`\alpha` of each channel, ``(1 or heads, head_dim)``. None if all are 0, as in
-            FAVOR+.
-        scale: :math:`d^{-1/4}`, by which a layer multiplies queries and keys before the map. The
-            map itself does not multiply by ``scale``.
+        alpha: The parameter :math:`\alpha` of each channel, ``(1 or heads, head_dim)``. None if all
+            are 0, as in FAVOR+.
+        scale: The factor :math:`d^{-1/4}` by which a layer multiplies queries and keys before the
+            map. The map itself does not multiply by ``scale``.
 
     Raises:
         TypeError: If ``mean_square`` is a tensor that is not floating-point.
@@ -274,7 +274,7 @@ def optimal_alpha(mean_square: float | Tensor, channels: int) -> float | Tensor:
         channels: Number d of channels of x and y.
 
     Returns:
-        :math:`\alpha`, a number or a tensor like ``mean_square``.
+        The parameter :math:`\alpha`, a number or a tensor like ``mean_square``.
 
     Source:
         Likhosherstov et al. 2022, optimal positive features, where :math:`\alpha` is called A.

@@ -23,7 +23,14 @@ from stringlib.precision import at_least_float32, without_autocast
 def projected(
     layer: Any, x: Tensor, positions: Any, state: Any, documents: Documents | None = None
 ) -> tuple[Tensor, Tensor, Any]:
-    """Return the queries and keys of tokens in the basis of the encoder, if they have a basis.
+    """Return the queries and keys of tokens, in the basis of the encoder if merging it is exact.
+
+    Merging the basis into the weights is faster if the batch has more tokens than channels. We
+    measured the time of a layer with P in the weights, divided by the time with P on the tokens
+    (CPU, one thread, Cayley and circulant STRING, dim 256 to 768; first with gradients, then
+    without). Half as many tokens as channels: 1.02 to 1.09, 1.03 to 1.15. As many tokens as
+    channels: .96 to 1.00, .98 to 1.01. Twice as many: .90 to .97, .89 to .97. Four times as many:
+    .86 to .94, .93 to .95.
 
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
@@ -37,6 +44,8 @@ def projected(
         positions for the core. If queries and keys are already in the basis of the encoder, the
         positions are phases without the basis, so that the basis is not applied again.
     """
+    if not _is_exact(layer):
+        return layer.to_q(x), layer.to_k(x), positions
     if state is not None:
         layer.core.require_state(state)
     at = layer.core.located(x.unsqueeze(-3), positions, state, documents)
@@ -49,29 +58,14 @@ def projected(
     return q, k, at._replace(basis=None)
 
 
-def is_faster(layer: Any, x: Tensor) -> bool:
-    """Return whether to multiply a basis P of the encoder with the weights instead of the tokens.
-
-    The result is True if multiplying the weights is exact and, by the shapes, faster.
-
-    Args:
-        layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.
-        x: Tokens, ``(..., seq, dim)``.
-    """
+def _is_exact(layer: Any) -> bool:
+    """Return whether the basis P of the encoder may be multiplied with the weights of a layer."""
     core = layer.core
     # P cancels in the logits of softmax, but not in a feature map
     if type(core) is not SoftmaxAttention or not isinstance(core.encoder, RotaryEncoder):
         return False
-    # A compiled graph must not depend on the number of tokens. With a shift, the last key is stored
-    # in the state, always in the same basis.
-    if torch.compiler.is_compiling() or layer.shift is not None:
-        return False
-    # Merging is faster if the batch has more tokens than channels. We measured the time of a layer
-    # with P in the weights, divided by the time with P on the tokens (CPU, one thread, Cayley and
-    # circulant STRING, dim 256 to 768; first with gradients, then without). Half as many tokens as
-    # channels: 1.02 to 1.09, 1.03 to 1.15. As many tokens as channels: .96 to 1.00, .98 to 1.01.
-    # Twice as many: .90 to .97, .89 to .97. Four times as many: .86 to .94, .93 to .95.
-    if x.numel() <= int(layer.dim) ** 2:
+    # with a shift, the last key is stored in the state, always in the same basis
+    if layer.shift is not None:
         return False
     if not core.encoder.basis_first or additions(core.encoder) or additions(core):
         return False  # they expect queries and keys in the usual basis

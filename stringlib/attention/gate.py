@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from stringlib.inputs import require_name, require_split
+from stringlib.inputs import did_you_mean, require_name, require_split
 from stringlib.spec import Floats, checked
 
 GATES = ("headwise", "elementwise")
@@ -87,3 +87,22 @@ class Gate(nn.Module):
     def extra_repr(self) -> str:
         """Return the arguments that ``repr`` shows."""
         return f"dim={self.dim}, heads={self.heads}, kind={self.kind}"
+
+
+def make_gate(kind: str | None, dim: int, heads: int) -> Gate | None:
+    """Return the gate of a layer, or None without one.
+
+    Args:
+        kind: ``"headwise"``, ``"elementwise"`` or None.
+        dim: Number of channels of the input of the layer.
+        heads: Number of heads.
+
+    Raises:
+        ValueError: If ``kind`` is unknown.
+    """
+    if kind is not None and kind not in GATES:
+        raise ValueError(
+            f"gate must be None or one of {', '.join(GATES)}, got {kind!r}"
+            f"{did_you_mean(kind, GATES)}"
+        )
+    return None if kind is None else Gate(dim, heads, kind)

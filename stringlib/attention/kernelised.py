@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from stringlib.attention.core import AttentionCore, Given, rotated
+from stringlib.attention.core import AttentionCore, Given
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.linear import CONSTANT, attend
-from stringlib.attention.linear_state import LinearState
 from stringlib.attention.roll import Roll
 from stringlib.attention.rotated_linear import rotated_linear_attention
+from stringlib.attention.states import LinearState
 from stringlib.attention.weights import PositionWeight, described
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.rotary import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder, rotated
 from stringlib.inputs import any_eager
 
 
@@ -159,12 +159,6 @@ class LinearAttention(AttentionCore):
             ValueError: If the core has no state, if ``state`` comes from a core with other parts,
                 or, on the CPU, if ``state`` belongs to other random features.
         """
-        if self.causal and self.rotate != "after" and not self.has_state:
-            raise ValueError(
-                "state and return_state need a weight with a recurrent form, got "
-                f"{self._named_weight()}. Use a decay instead, for example weight='retnet', or "
-                "pass all tokens at once without state and return_state."
-            )
         super().require_state(state)
         own = None if state is None or state.drawn is None else self.features.drawn()
         if own is not None and any_eager(own, lambda x: x != state.drawn.to(x)):
@@ -173,6 +167,16 @@ class LinearAttention(AttentionCore):
                 "random features. Begin with state=None after features.redraw(), and pass a state "
                 "only to the layer that returned it."
             )
+
+    def _why_no_state(self) -> str:
+        """Return the error for a state that a core without states receives or has to return."""
+        if not self.causal or self.rotate == "after":
+            return super()._why_no_state()
+        return (
+            "state and return_state need a weight with a recurrent form, got "
+            f"{self._named_weight()}. Use a decay instead, for example weight='retnet', or "
+            "pass all tokens at once without state and return_state."
+        )
 
     def _labelled(self, after: Any, before: Any) -> LinearState:
         """Return ``after`` with the ``kind`` and the random numbers by which it is recognised.

@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.convolution import ConvolvedState
 from stringlib.attention.core import PARTS, AttentionCore
-from stringlib.attention.linear_state import LinearState
-from stringlib.attention.path import PathState, path_positions, rotary_of
-from stringlib.attention.shift import ShiftedState
-from stringlib.documents import Documents
+from stringlib.attention.states import PathState, opened
+from stringlib.encoders.rotary import Phases
+from stringlib.inputs import is_offloaded, require_like_weight, require_places
 from stringlib.spec import checked
 
-State = LinearState | KeyValueCache | ShiftedState | ConvolvedState | PathState
-"""The states of attention layers, from which later tokens continue."""
-
-
-def opened(state: Any, expected: type[Any]) -> Any:
-    """Return the two parts of a state that contains the state of the core as its second part.
-
-    Args:
-        state: The state that was given to a layer.
-        expected: The class of the states of this layer.
-
-    Raises:
-        TypeError: If the state is not of this class.
-    """
-    if not isinstance(state, expected):
-        raise TypeError(
-            f"state must be a {expected.__name__}, got {type(state).__name__}. Pass the state "
-            "that the same layer returned."
-        )
-    return state
+if TYPE_CHECKING:
+    from stringlib.documents import Documents
 
 
 class AttentionLayer(nn.Module):
@@ -60,33 +39,24 @@ class AttentionLayer(nn.Module):
     to_out: nn.Linear
     position_steps: nn.Module | None
 
-    def _located(
-        self,
-        x: Tensor,
-        positions: Any,
-        key_mask: Tensor | None,
-        state: Any,
-        documents: Documents | None,
-    ) -> tuple[Any, Tensor | None, Any]:
-        """Return the positions of the tokens, the last position, and the state of the core.
-
-        Without ``position_steps``, the given positions and the given state are returned, and None
-        for the last position. With ``position_steps``, the given positions are not used. A model
-        passes positions nevertheless if a wrapper around a block hides the layer.
+    def _stepped(
+        self, x: Tensor, key_mask: Tensor | None, state: Any, documents: Documents | None
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Return the positions that ``position_steps`` makes, the last one, and the core's state.
 
         Args:
             x: Tokens, ``(..., seq, dim)``.
-            positions: The positions that were given to the layer.
             key_mask: False for padding, or None.
             state: The state that was given to the layer, or None.
             documents: The documents of packed sequences, or None.
         """
-        if self.position_steps is None:
-            return positions, None, state
+        from stringlib.attention.path import path_positions, rotary_of
+
         before = None
         if state is not None:
             before, state = opened(state, PathState)
         encoder = rotary_of(self.encoder)
+        assert self.position_steps is not None
         steps = self.position_steps(x)
         expected = (*x.shape[:-1], encoder.coord_dim)
         if steps.shape != expected:
@@ -147,3 +117,40 @@ class AttentionLayer(nn.Module):
             setattr(self.core, name, value)
         else:
             super().__setattr__(name, value)
+
+
+def require_tokens(layer: Any, x: Tensor, positions: Tensor | Phases | None) -> None:
+    """Raise an error unless tokens and positions fit the projections of a layer.
+
+    Args:
+        layer: A layer of attention.
+        x: Tokens, ``(..., seq, dim)``.
+        positions: Positions of the tokens, or None.
+
+    Raises:
+        TypeError: If the dtype of the tokens is not that of the projections.
+        ValueError: If the positions do not fit the tokens, or if a part of the core is offloaded.
+    """
+    require_like_weight("x", x, layer.to_q)
+    if is_offloaded(layer.to_q) and any(p.is_meta for p in layer.core.parameters()):
+        raise ValueError(
+            "encoder, features and weight must not be offloaded one by one, got parameters on "
+            "the meta device. The layer uses these parameters together. Pass "
+            f"preload_module_classes=['{type(layer).__name__}'] to cpu_offload of accelerate."
+        )
+    if positions is not None:
+        require_fitting("positions", positions, x)
+
+
+def require_fitting(name: str, positions: Tensor | Phases, x: Tensor) -> None:
+    """Raise ``ValueError`` unless the leading dimensions of positions expand to those of tokens.
+
+    Args:
+        name: Name of the positions in the error.
+        positions: ``(..., seq, coord_dim)``, or phases of an encoder.
+        x: Tokens, ``(..., seq, dim)``.
+    """
+    if isinstance(positions, Phases):
+        require_places("x", x, positions.cos_sin, own=4, what=name)
+    else:
+        require_places("x", x, positions, what=name)

@@ -6,13 +6,12 @@ in the number of tokens, unless the position weight needs the n × n matrix.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
 
-from stringlib.attention.linear_state import LinearState
+from stringlib.attention.linear_arguments import packed, prepared, require_fitting
 from stringlib.attention.quotient import (
     all_have_gradient,
     has_moderate_rows,
@@ -20,13 +19,12 @@ from stringlib.attention.quotient import (
     require_no_signs,
     where_has_gradient,
 )
+from stringlib.attention.states import LinearState
 from stringlib.attention.weights import ConstantWeight, PositionWeight
-from stringlib.documents import Documents, documents_of
+from stringlib.documents import Documents
 from stringlib.inputs import (
     all_eager,
     can_inspect,
-    common_shape,
-    per_head,
     require_kind_of_state,
 )
 from stringlib.moved import forward
@@ -125,8 +123,8 @@ def linear_attention(
         mode: How to compute the sums. ``"parallel"`` uses the n × n matrix A. ``"recurrent"`` goes
             token by token and ``"chunk"`` chunk by chunk, only with ``causal`` and a weight that
             has a recurrent form. ``"fft"`` is only for
-            :class:`~stringlib.attention.toeplitz.ToeplitzWeight`. None (default) lets the position
-            weight choose, for speed.
+            :class:`~stringlib.attention.toeplitz.ToeplitzWeight`. None (default) means the way that
+            is usually fastest for the position weight.
         key_scale: Logarithms :math:`s_j` of factors that were divided out of ``phi_k``,
             ``(..., heads, keys)``, as ``FavorFeatures.scaled_keys`` returns them; −∞ for a factor
             0. With ``normalize`` only the differences of these logarithms matter. In causal
@@ -148,7 +146,7 @@ def linear_attention(
     Returns:
         Outputs, ``(..., heads, n, d_v)``, in the dtype of ``v``; sums are computed in float32 or
         float64. With ``return_state``, a pair of the outputs and a
-        :class:`~stringlib.attention.linear_state.LinearState`.
+        :class:`~stringlib.attention.states.LinearState`.
 
     Raises:
         ValueError: If an argument does not fit the others. Also, on the CPU with ``normalize``, if
@@ -280,63 +278,6 @@ def attend(
             half = (found.log_scale / 2).exp()[..., None]
             out = out * half * half
     return out.to(v.dtype), found.state
-
-
-def packed(
-    phi_q: Tensor, phi_k: Tensor, document_ids: Tensor | Documents, state: LinearState | None = None
-) -> Documents:
-    """Return the documents of packed sequences.
-
-    Raises:
-        ValueError: If the number of keys is not the number of queries, or if ``document_ids`` do
-            not fit the tokens.
-    """
-    if phi_q.shape[-2] != phi_k.shape[-2]:
-        raise ValueError(
-            f"phi_k must have as many tokens as phi_q, {phi_q.shape[-2]}, if document_ids are "
-            f"given, got shape {tuple(phi_k.shape)}"
-        )
-    return documents_of(phi_q, document_ids, 0 if state is None else state.length)
-
-
-def prepared(
-    phi_q: Tensor, phi_k: Tensor, v: Tensor, key_scale: Tensor | None, key_mask: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Return all tensors in one dtype, float32 or float64, with 0 for keys that are padding.
-
-    The arguments are those of :func:`linear_attention`.
-
-    Returns:
-        The features of queries and keys, the values, and the scales of the keys or None. The scale
-        of padding is −∞.
-    """
-    dtype = torch.promote_types(phi_q.dtype, phi_k.dtype)
-    dtype = torch.promote_types(dtype, torch.promote_types(v.dtype, torch.float32))
-    q, k, u = phi_q.to(dtype), phi_k.to(dtype), v.to(dtype)
-    if key_scale is not None:
-        key_scale = key_scale.to(dtype)
-    if key_mask is not None:
-        lead = common_shape(*(x.shape[:-2] for x in (q, k, u)))
-        kept = per_head(key_mask, (*lead, u.shape[-2]), u.device)
-        k, u = (x.masked_fill(~kept[..., None], 0) for x in (k, u))  # 0 · NaN is NaN
-        key_scale = None if key_scale is None else key_scale.masked_fill(~kept, -math.inf)
-    return q, k, u, key_scale
-
-
-def require_fitting(
-    phi_q: Tensor, phi_k: Tensor, v: Tensor, causal: bool, mode: str | None
-) -> None:
-    """Raise ``ValueError`` if ``mode`` or the number of keys does not fit ``causal``."""
-    if not causal and mode in ("recurrent", "chunk"):
-        raise ValueError(
-            f"causal must be True with mode={mode!r}, got False. Pass causal=True, or leave out "
-            "mode."
-        )
-    if causal and phi_q.shape[-2] != phi_k.shape[-2]:
-        raise ValueError(
-            f"phi_k must have as many tokens as phi_q, {phi_q.shape[-2]}, if causal=True, got "
-            f"shape {tuple(phi_k.shape)}. Earlier tokens belong in state."
-        )
 
 
 def _require_state(

@@ -9,31 +9,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.context import Context, checked_context
 from stringlib.attention.core import PARTS
-from stringlib.attention.features import FeatureMap
-from stringlib.attention.fold import folded, is_faster, projected
-from stringlib.attention.gate import GATES, Gate
-from stringlib.attention.layer import AttentionLayer, State, opened
-from stringlib.attention.path import PathState, make_steps
-from stringlib.attention.shift import KeyShift, ShiftedState
-from stringlib.attention.token_bias import TokenBias
-from stringlib.documents import documents_of
+from stringlib.attention.layer import AttentionLayer, require_tokens
+from stringlib.attention.logit_bias import TokenBias
+from stringlib.attention.states import PathState, ShiftedState, State, opened
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
-from stringlib.inputs import (
-    did_you_mean,
-    require_split,
-)
-from stringlib.kernels.features import unit
-from stringlib.parts import FIXED, known_options
-from stringlib.precision import at_least_float32
+from stringlib.inputs import require_split
+from stringlib.options import FIXED, known_options
 from stringlib.spec import Floats, Indices, Positive, Reals, Share, checked, require
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # make_core checks the classes of features and weight
+    from stringlib.attention.context import Context
+    from stringlib.attention.features import FeatureMap
     from stringlib.attention.weights import PositionWeight
-else:  # make_core checks the class, so that softmax attention does not import linear attention
-    PositionWeight = Any
 
 
 def _options() -> set[str]:
@@ -106,7 +95,7 @@ class MultiHeadAttention(AttentionLayer):
             a name in :data:`~stringlib.encoders.registry.BIASES` or a relative bias, whose numbers
             depend on the distance; or a name in
             :data:`~stringlib.attention.token_bias.TOKEN_BIASES`, for example ``"fox"``, or a
-            :class:`~stringlib.attention.token_bias.TokenBias`, whose numbers depend on the tokens.
+            :class:`~stringlib.attention.logit_bias.TokenBias`, whose numbers depend on the tokens.
             Default: None.
         position_steps: Makes the positions of a rotary encoder depend on the tokens. A module that
             returns the steps of the tokens, ``(..., seq, coord_dim)``, or ``"learned"`` for
@@ -217,7 +206,11 @@ class MultiHeadAttention(AttentionLayer):
             )
         )
         options = {name: given for name, given in options.items() if given is not None}
+        # imported here, so that a reader of softmax attention does not meet the optional parts
         from stringlib.attention.build import make_core, require_all_used
+        from stringlib.attention.gate import make_gate
+        from stringlib.attention.path import make_steps
+        from stringlib.attention.shift import KeyShift
 
         self.core = make_core(
             attention,
@@ -234,12 +227,7 @@ class MultiHeadAttention(AttentionLayer):
             attention_dropout=attention_dropout,
             options=options,
         )
-        if gate is not None and gate not in GATES:
-            raise ValueError(
-                f"gate must be None or one of {', '.join(GATES)}, got {gate!r}"
-                f"{did_you_mean(gate, GATES)}"
-            )
-        self.gate = None if gate is None else Gate(self.dim, self.heads, gate)
+        self.gate = make_gate(gate, self.dim, self.heads)
         temperature = options.pop("temperature", 1.0)
         require("temperature", temperature, Positive)
         if temperature != 1 and not normalize_qk:
@@ -310,10 +298,10 @@ class MultiHeadAttention(AttentionLayer):
             The output, ``(..., seq, dim)``, in the dtype of ``x``. With ``return_state`` a pair of
             the output and the state. The state is a
             :class:`~stringlib.attention.cache.KeyValueCache` for softmax, and otherwise a
-            :class:`~stringlib.attention.linear_state.LinearState`. With a ``shift`` it is a
-            :class:`~stringlib.attention.shift.ShiftedState`, which contains one of the two. With
-            ``position_steps`` it is a :class:`~stringlib.attention.path.PathState`, which contains
-            one of these.
+            :class:`~stringlib.attention.states.LinearState`. With a ``shift`` it is a
+            :class:`~stringlib.attention.states.ShiftedState`, which contains one of the two. With
+            ``position_steps`` it is a :class:`~stringlib.attention.states.PathState`, which
+            contains one of these.
 
         Raises:
             TypeError: If ``state`` is not of the class that this layer returns, or if the dtype of
@@ -323,10 +311,9 @@ class MultiHeadAttention(AttentionLayer):
         """
         if return_state and state is None:  # before anything is computed
             self.core.require_state(None)
+        require_tokens(self, x, positions)
         alone = {"key_mask": key_mask, "document_ids": document_ids}
-        other = checked_context(
-            self, x, positions, context, context_positions, context_mask, **alone
-        )
+        other = self._context(x, context, context_positions, context_mask, **alone)
         v = self._split(self.to_v(x if other is None else other.tokens))
         out, after = self._attended(
             x, v, positions, key_mask, state, document_ids, return_state, other
@@ -354,10 +341,9 @@ class MultiHeadAttention(AttentionLayer):
         calling the layer. The weights of every kind of layer are computed in the same way, as the
         outputs for unit vectors as values. In training, the weights are those after dropout.
         """
+        require_tokens(self, x, positions)
         alone = {"key_mask": key_mask, "document_ids": document_ids}
-        other = checked_context(
-            self, x, positions, context, context_positions, context_mask, **alone
-        )
+        other = self._context(x, context, context_positions, context_mask, **alone)
         n = (x if context is None else context).shape[-2]
         eye = torch.eye(n, dtype=x.dtype, device=x.device)
         v = eye.expand(*x.shape[:-2], self.kv_heads, n, n)
@@ -374,6 +360,8 @@ class MultiHeadAttention(AttentionLayer):
                 encoder overrides ``forward``. Also if ``to_q`` or ``to_k`` computes more than the
                 product with its weight (adapters, quantisation), or if a part has a hook.
         """
+        from stringlib.attention.fold import folded
+
         layer: MultiHeadAttention = folded(self)
         return layer
 
@@ -401,6 +389,16 @@ class MultiHeadAttention(AttentionLayer):
             state[f"{prefix}core.{key[len(prefix) :]}"] = state.pop(key)
         super()._load_from_state_dict(state, prefix, *args)
 
+    def _context(
+        self, x: Tensor, context: Any, positions: Any, mask: Any, **tokens_alone: Any
+    ) -> Context | None:
+        """Return the context with its positions and mask, or None without a context."""
+        if context is positions is mask is None and self.context_dim == self.dim:
+            return None
+        from stringlib.attention.context import checked_context
+
+        return checked_context(self, x, context, positions, mask, **tokens_alone)
+
     def _split(self, x: Tensor) -> Tensor:
         """Split ``(..., seq, heads * head_dim)`` into heads, ``(..., heads, seq, head_dim)``."""
         # not Tensor.unflatten, whose code in Python takes a third of the time
@@ -420,30 +418,37 @@ class MultiHeadAttention(AttentionLayer):
         """Return the outputs of the heads, ``(..., heads, seq, d_v)``, and the state or None."""
         documents = None
         if document_ids is not None:
+            from stringlib.documents import documents_of
+
             # a state of another type, without a length, is refused by the core
             earlier = getattr(state, "length", 0)
             documents = documents_of(x.unsqueeze(-3), document_ids, earlier)
-        positions, at, state = self._located(x, positions, key_mask, state, documents)
+        at = None
+        if self.position_steps is not None:
+            # given positions are not used; a wrapper around a block may hide that none are needed
+            positions, at, state = self._stepped(x, key_mask, state, documents)
         before = last = None
         if self.shift is not None and state is not None:
             before, state = opened(state, ShiftedState)
         named = {}
-        if other is None:
-            if is_faster(self, x):
-                q, k, positions = projected(self, x, positions, state, documents)
-            else:
-                q, k = self.to_q(x), self.to_k(x)
-            q, k = self._split(q), self._split(k)
+        many = not torch.compiler.is_compiling() and x.numel() > self.dim**2
+        if other is None and many and self.core.encoder is not None:
+            # with more tokens than channels, a basis is multiplied with the weights
+            from stringlib.attention.fold import projected
+
+            q, k, positions = projected(self, x, positions, state, documents)
         else:
-            q, k = self._split(self.to_q(x)), self._split(self.to_k(other.tokens))
+            q, k = self.to_q(x), self.to_k(x if other is None else other.tokens)
+        q, k = self._split(q), self._split(k)
+        if other is not None:
             k, key_mask = k.expand(*x.shape[:-2], *k.shape[-3:]), other.mask
             named["key_positions"] = self.core.located(k, other.positions, name="context_positions")
         if self.shift is not None:
             k, last = self.shift(k, before=before, key_mask=key_mask, document_ids=documents)
         if self.log_temperature is not None:
-            # so that qᵀk/√d is τ cos(q, k)
-            norm = ((self.log_temperature / 2).exp() * self.head_dim**0.25)[:, None, None]
-            q, k = _with_norm(q, norm.repeat_interleave(self.group, 0)), _with_norm(k, norm)
+            from stringlib.attention.qk_norm import with_one_norm
+
+            q, k = with_one_norm(q, k, self.log_temperature)
         out, after = self.core(
             q,
             k,
@@ -459,9 +464,3 @@ class MultiHeadAttention(AttentionLayer):
         if after is not None and last is not None:
             after = ShiftedState(last, after)
         return out, after if after is None or at is None else PathState(at, after)
-
-
-def _with_norm(x: Tensor, norm: Tensor) -> Tensor:
-    """Return the vectors ``x`` scaled to the given norm. A zero vector remains 0."""
-    wide = x.to(at_least_float32(x.dtype))
-    return (unit(wide) * norm).to(x.dtype)

@@ -7,40 +7,16 @@ between them, whatever came before, :prf:ref:`thm-path-sums`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from stringlib.documents import Documents
-from stringlib.encoders.rope import RoPE
 from stringlib.encoders.rotary import RotaryEncoder
-from stringlib.encoders.string import STRING
 from stringlib.inputs import per_head, require_name
 from stringlib.precision import widen
-from stringlib.spec import Floats, Positive, checked
-
-
-class PathState(NamedTuple):
-    """State of a causal layer whose positions tokens decide.
-
-    Attributes:
-        position: Position of the last token, ``(..., 1, coord_dim)``.
-        rest: The state of the rest of the layer.
-    """
-
-    position: Tensor
-    rest: Any
-
-    @property
-    def length(self) -> int:
-        """Number of tokens so far."""
-        length: int = self.rest.length
-        return length
-
-    def with_room(self, tokens: int) -> PathState:
-        """Return the state with memory for ``tokens`` tokens, if ``rest`` has a cache."""
-        return self._replace(rest=self.rest.with_room(tokens))
+from stringlib.spec import Floats, checked
 
 
 class PositionSteps(nn.Module):
@@ -71,37 +47,6 @@ class PositionSteps(nn.Module):
     def forward(self, x: Floats[Tensor, "... dim"]) -> Tensor:
         """Return the steps of the tokens ``x``, ``(..., coord_dim)``."""
         return self.to_steps(x)
-
-
-class SelectiveRoPE(STRING):
-    r"""RoPE in which every pair of channels of every head has a coordinate of its own.
-
-    Pair p of head h rotates by :math:`\omega_p r_{hp}`, where ω are the frequencies of RoPE and the
-    position r has ``heads * head_dim // 2`` coordinates. With :class:`PositionSteps` each token
-    decides by how much it rotates each pair, :eq:`eq-path-rotation`. These are the angles of
-    Selective RoPE and of Mamba-3.
-
-    Args:
-        head_dim: Number of channels of a head, an even number.
-        heads: Number of heads.
-        base: The base of the frequencies. Default: 10,000.
-
-    Source:
-        Movahedi et al. 2025; Lahoti et al. 2026 for Mamba-3.
-
-    Example:
-        >>> from stringlib import MultiHeadAttention
-        >>> encoder = SelectiveRoPE(16, heads=4)
-        >>> layer = MultiHeadAttention(64, 4, encoder, causal=True, position_steps="learned")
-        >>> layer(torch.randn(2, 10, 64)).shape
-        torch.Size([2, 10, 64])
-    """
-
-    @checked
-    def __init__(self, head_dim: int, heads: int, base: Positive = 10000.0) -> None:
-        frequencies = RoPE(head_dim, base=base).frequencies()[0, :, 0]
-        every = torch.diag(frequencies.repeat(heads)).unflatten(0, (heads, -1))
-        super().__init__(every, head_dim=head_dim)
 
 
 def make_steps(steps: nn.Module | str | None, dim: int, encoder: Any) -> nn.Module | None:

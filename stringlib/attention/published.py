@@ -13,11 +13,12 @@ from typing import Any
 
 from stringlib.attention.convolution import ShortConvolution
 from stringlib.attention.gated_norm import GatedNorm
-from stringlib.attention.learned import GLADecay, LearnedDelta, LearnedKDA, RetNetDecay, SSDDecay
+from stringlib.attention.learned import GLADecay, RetNetDecay, SSDDecay
+from stringlib.attention.learned_delta import LearnedDelta, LearnedKDA
 from stringlib.attention.recurrent import RecurrentAttention
 from stringlib.encoders.rope import RoPE
 from stringlib.inputs import require_name, require_split
-from stringlib.parts import named, require_known_options
+from stringlib.options import named, require_known_options
 from stringlib.spec import NotNegative, Positive, checked
 
 

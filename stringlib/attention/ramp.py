@@ -8,13 +8,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from stringlib.attention.weights import (
-    Factors,
-    PositionWeight,
-    copies,
-)
-from stringlib.documents import longest, token_positions
+from stringlib.attention.weights import Factors, PositionWeight, copies
+from stringlib.documents import require_reach, token_positions
 from stringlib.spec import Count0, Positive, checked
+
+TOO_FAR = (
+    "At distances greater than the horizon the weight is negative or rises again. Pass a larger "
+    "horizon."
+)
+"""Reason and remedy in the error for a distance greater than the horizon."""
 
 HIGHEST_DEGREE = 8  # of FallingWeight: float32 errors are then 1e-4 of the largest weight
 
@@ -30,7 +32,7 @@ class PolynomialWeight(PositionWeight):
     equals linear attention without a weight on (p + 1)m features.
 
     Args:
-        horizon: M, in tokens. A sequence of more than M + 1 tokens raises an error.
+        horizon: The distance M in tokens. A sequence of more than M + 1 tokens raises an error.
         coefficients: The p + 1 coefficients of the polynomial P(s), starting with that of
             :math:`s^0`.
     """
@@ -48,7 +50,7 @@ class PolynomialWeight(PositionWeight):
         Raises:
             ValueError: If a distance exceeds the horizon.
         """
-        self._require_reach(max(num_queries, num_keys))
+        require_reach(self.horizon, 0, max(num_queries, num_keys), TOO_FAR)
         s = 1 - (self._places(0, num_queries)[:, None] - self._places(0, num_keys))
         return sum(
             (c * s**k for k, c in enumerate(self.coefficients) if c), torch.zeros_like(s)
@@ -61,7 +63,7 @@ class PolynomialWeight(PositionWeight):
             ValueError: If the sequence, together with the ``start`` earlier tokens, has more than
                 M + 1 tokens.
         """
-        self._require_reach(longest(start, max(phi_q.shape[-2], phi_k.shape[-2])))
+        require_reach(self.horizon, start, max(phi_q.shape[-2], phi_k.shape[-2]), TOO_FAR)
         i, j = (self._places(start, x.shape[-2], x.device) for x in (phi_q, phi_k))
         terms = range(len(self.coefficients))
         queries = torch.stack([self._taylor(r, 1 - i) for r in terms], -1)
@@ -98,15 +100,6 @@ class PolynomialWeight(PositionWeight):
         """Return the positions from ``start`` on, divided by the horizon."""
         return token_positions(start, count, device) / self.horizon
 
-    def _require_reach(self, length: int) -> None:
-        """Raise ``ValueError`` if ``length`` tokens contain a distance greater than the horizon."""
-        if length - 1 > self.horizon:
-            raise ValueError(
-                f"horizon must be at least {length - 1} for {length} tokens, got {self.horizon}. "
-                "At distances greater than the horizon the weight is negative or rises again. Pass "
-                "a larger horizon."
-            )
-
 
 class RampWeight(PolynomialWeight):
     r"""Position weight :math:`(1 - (i-j)/M)^p` with the power p and the horizon M.
@@ -126,9 +119,9 @@ class RampWeight(PolynomialWeight):
     :class:`FallingWeight` than for this weight.
 
     Args:
-        horizon: M, in tokens: the distance at which the weight is 0. A sequence of more than M + 1
+        horizon: The distance M in tokens at which the weight is 0. A sequence of more than M + 1
             tokens raises an error.
-        power: p. Default: 1, for which the weight falls linearly.
+        power: The power p. Default: 1, for which the weight falls linearly.
 
     Source:
         This book. Its chapter on cosine weights proves the bounds.
@@ -160,9 +153,9 @@ class FallingWeight(PolynomialWeight):
     the largest weight at degree 3, 2e-6 at degree 5, and 1e-4 at degree 8.
 
     Args:
-        horizon: M, in tokens: the distance at which the weight is 0. A sequence of more than M + 1
+        horizon: The distance M in tokens at which the weight is 0. A sequence of more than M + 1
             tokens raises an error.
-        degree: p, from 1 to 8. Default: 3.
+        degree: The degree p, from 1 to 8. Default: 3.
 
     Raises:
         ValueError: If the degree is less than 1 or greater than 8.
@@ -200,7 +193,7 @@ def gauss_nodes(degree: int) -> list[float]:
     root of the polynomial divided by the factors of the roots found before.
 
     Args:
-        degree: p, at least 1.
+        degree: The degree p, at least 1.
     """
     nodes: list[float] = []
     for _ in range((degree + 1) // 2):
@@ -235,7 +228,7 @@ def falling_coefficients(degree: int) -> list[float]:
     :math:`P(1) = 1`, which is the weight at distance 0.
 
     Args:
-        degree: p, at least 1.
+        degree: The degree p, at least 1.
     """
     slope = [1.0] if degree % 2 else [0.0, 1.0]
     for node in gauss_nodes(degree)[1:]:

@@ -2,28 +2,21 @@ r"""Linear attention as published layers use it: a convolution before it, norm a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.context import require_tokens
-from stringlib.attention.convolution import ConvolvedState, ShortConvolution
+from stringlib.attention.convolution import ShortConvolution
 from stringlib.attention.features import IdentityFeatures
 from stringlib.attention.gated_norm import GatedNorm
 from stringlib.attention.kernelised import LinearAttention
-from stringlib.attention.layer import AttentionLayer, opened
-from stringlib.attention.linear_state import LinearState
-from stringlib.attention.path import PathState, make_steps
+from stringlib.attention.layer import AttentionLayer, require_tokens
+from stringlib.attention.path import make_steps
+from stringlib.attention.states import ConvolvedState, LinearState, PathState, opened
+from stringlib.attention.weights import PositionWeight
 from stringlib.documents import documents_of
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_split
 from stringlib.spec import Floats, Indices, Reals, checked
-
-if TYPE_CHECKING:
-    from stringlib.attention.weights import PositionWeight
-else:
-    PositionWeight = Any
 
 
 class RecurrentAttention(AttentionLayer):
@@ -151,10 +144,10 @@ class RecurrentAttention(AttentionLayer):
         Returns:
             The output, ``(..., seq, dim)``, in the dtype of ``x``. With ``return_state`` a pair of
             the output and the state, which is a
-            :class:`~stringlib.attention.convolution.ConvolvedState` if the layer has a convolution,
-            and otherwise a :class:`~stringlib.attention.linear_state.LinearState`. With
-            ``position_steps`` it is a :class:`~stringlib.attention.path.PathState`, which contains
-            one of the two.
+            :class:`~stringlib.attention.states.ConvolvedState` if the layer has a convolution,
+            and otherwise a :class:`~stringlib.attention.states.LinearState`. With
+            ``position_steps`` it is a :class:`~stringlib.attention.states.PathState`, which
+            contains one of the two.
 
         Raises:
             TypeError: If ``state`` is not of the class that this layer returns, or if the dtype of
@@ -166,7 +159,10 @@ class RecurrentAttention(AttentionLayer):
         if document_ids is not None:
             earlier = getattr(state, "length", 0)
             documents = documents_of(x.unsqueeze(-3), document_ids, earlier)
-        positions, at, state = self._located(x, positions, key_mask, state, documents)
+        at = None
+        if self.position_steps is not None:
+            # given positions are not used; a wrapper around a block may hide that none are needed
+            positions, at, state = self._stepped(x, key_mask, state, documents)
         before = last = None
         if self.convolution is not None and state is not None:
             before, state = opened(state, ConvolvedState)

@@ -18,18 +18,18 @@ from stringlib.attention.features import (
 )
 from stringlib.attention.learned import (
     GLADecay,
-    LearnedDelta,
-    LearnedKDA,
     LearnedToeplitz,
     RetNetDecay,
     SSDDecay,
 )
+from stringlib.attention.learned_delta import LearnedDelta, LearnedKDA
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.softmax_features import HedgehogFeatures, TaylorFeatures
 from stringlib.attention.token_bias import TOKEN_BIASES
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
-from stringlib.parts import FIXED, make_part, named, reject_unused
+from stringlib.options import FIXED, named
+from stringlib.parts import make_part, reject_unused
 
 
 def _optimal(

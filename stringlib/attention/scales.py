@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stringlib.documents import Documents
-from stringlib.kernels.recurrence import PLAIN_CHUNK, in_chunks
+from stringlib.kernels.chunks import in_chunks
+from stringlib.kernels.recurrence import PLAIN_CHUNK
 from stringlib.precision import LEAST
 
 

@@ -2,37 +2,12 @@ r"""Key shift: the key of a token is mixed with the key of the previous token (s
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.linear_state import LinearState
 from stringlib.documents import Documents, documents_of
 from stringlib.inputs import per_head
 from stringlib.spec import Floats, Indices, checked
-
-
-class ShiftedState(NamedTuple):
-    """State of a causal layer with a key shift.
-
-    Attributes:
-        key: Key of the last token before it is mixed or encoded, ``(..., kv_heads, 1, head_dim)``.
-        rest: The state of the core of the layer, for the mixed keys.
-    """
-
-    key: Tensor
-    rest: LinearState | KeyValueCache
-
-    @property
-    def length(self) -> int:
-        """Number of tokens so far."""
-        return self.rest.length
-
-    def with_room(self, tokens: int) -> ShiftedState:
-        """Return the state with memory for ``tokens`` tokens, if ``rest`` is a cache."""
-        return self._replace(rest=self.rest.with_room(tokens))
 
 
 class KeyShift(nn.Module):

@@ -13,18 +13,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from stringlib.attention.cache import KeyValueCache
-from stringlib.attention.core import AttentionCore, Given, rotated
-from stringlib.attention.token_bias import TokenBias
-from stringlib.documents import apart
+from stringlib.attention.core import AttentionCore, Given
+from stringlib.attention.logit_bias import TokenBias, bias_of_tokens, marks_of
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.encoders.rotary import RotaryEncoder
+from stringlib.encoders.rotary import RotaryEncoder, rotated
 from stringlib.inputs import (
     common_shape,
     expands,
     in_torch_func,
     per_head,
 )
-from stringlib.precision import at_least_float32, without_autocast
 from stringlib.spec import Floats, Indices, Share, checked, require
 
 
@@ -117,6 +115,8 @@ def softmax_attention(
         hidden = ~per_head(key_mask, (*lead, pairs[1]), q.device)[..., None, :]
         k, v = (x.masked_fill(hidden.mT, 0) for x in (k, v))  # 0 · NaN is NaN
     if document_ids is not None:
+        from stringlib.documents import apart
+
         others = apart(document_ids[..., keys - n :], document_ids)
         hidden = others if hidden is None else hidden | others
     if causal and masked:
@@ -183,7 +183,7 @@ class SoftmaxAttention(AttentionCore):
         encoder: A :class:`~stringlib.encoders.rotary.RotaryEncoder`, which rotates queries and
             keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
             logits; or None.
-        position_bias: A :class:`~stringlib.attention.token_bias.TokenBias` or a relative bias,
+        position_bias: A :class:`~stringlib.attention.logit_bias.TokenBias` or a relative bias,
             which is added to the logits, also beside a rotary encoder. A token bias must be in
             causal attention. Default: None.
         causal: If True, a token attends only to itself and to earlier tokens. Default: False.
@@ -261,7 +261,7 @@ class SoftmaxAttention(AttentionCore):
                 key_mask = per_head(key_mask, q.shape[:-1], q.device).expand(q.shape[:-1])
             marks = None
             if isinstance(position_bias, TokenBias):
-                marks = _marks(position_bias, q, tokens, key_mask)
+                marks = marks_of(position_bias, q, tokens, key_mask)
             if state is None:
                 cache = KeyValueCache(k, v, key_mask, marks=marks)
             else:
@@ -283,7 +283,7 @@ class SoftmaxAttention(AttentionCore):
             bias = relative(num_queries=n, num_keys=keys, offset=before)
         elif isinstance(position_bias, TokenBias):
             assert marks is not None
-            bias = _bias_of_tokens(position_bias, q, k, marks, key_mask)
+            bias = bias_of_tokens(position_bias, q, k, marks, key_mask)
         out = softmax_attention(
             q,
             k,
@@ -313,8 +313,8 @@ def _require_fit(encoder: Any, position_bias: Any, causal: bool) -> None:
     kind = type(position_bias).__name__
     if position_bias is not None and isinstance(encoder, RelativeBias):
         raise ValueError(
-            f"position_bias must be None if encoder is a relative bias, got a {kind}. Use one bias "
-            "of the logits."
+            f"position_bias must be None if encoder is a relative bias, got a {kind}. Each of "
+            "the two is a bias of the logits. Leave out one of them."
         )
     if isinstance(position_bias, TokenBias) and not causal:
         raise ValueError(
@@ -327,48 +327,3 @@ def _require_fit(encoder: Any, position_bias: Any, causal: bool) -> None:
             "queries and keys, and after a rotation it would depend on the positions themselves. "
             "Leave out encoder."
         )
-
-
-def _marks(bias: TokenBias, q: Tensor, tokens: Tensor | None, key_mask: Tensor | None) -> Tensor:
-    """Return the marks of tokens for a bias, in at least float32, with 0 for padding.
-
-    Args:
-        bias: The bias.
-        q: Queries, ``(..., heads, n, d)``.
-        tokens: The tokens of the layer, ``(..., n, dim)``.
-        key_mask: False for padding, ``(..., heads, n)``, or None.
-    """
-    if tokens is None:
-        raise ValueError(
-            f"tokens must be given for a {type(bias).__name__}, got None. Pass the tokens from "
-            "which the queries are computed."
-        )
-    marks = bias.marks(tokens)
-    lead = q.shape[:-1]
-    if marks.ndim < 3 or not expands(marks.shape[:-1], lead):
-        raise ValueError(
-            f"marks of a {type(bias).__name__} must have shape ({', '.join(map(str, lead))}, m), "
-            f"one row for each head and token, got {tuple(marks.shape)}"
-        )
-    marks = marks.to(at_least_float32(marks.dtype)).expand(*lead, -1)
-    return marks if key_mask is None else marks.masked_fill(~key_mask[..., None], 0)
-
-
-def _bias_of_tokens(
-    bias: TokenBias, q: Tensor, k: Tensor, marks: Tensor, key_mask: Tensor | None
-) -> Tensor:
-    """Return the bias of every pair of a query and a key, computed in at least float32.
-
-    Args:
-        bias: The bias.
-        q: Queries, ``(..., heads, n, d)``.
-        k: Keys, ``(..., kv_heads, keys, d)``.
-        marks: Marks of the keys' tokens, ``(..., heads, keys, m)``.
-        key_mask: False for padding, ``(..., heads, keys)``, or None.
-    """
-    exact = at_least_float32(q.dtype)
-    with without_autocast(q):
-        k = k.to(exact).repeat_interleave(q.shape[-3] // k.shape[-3], -3)
-        if key_mask is not None:
-            k = k.masked_fill(~key_mask[..., None], 0)  # padding may be NaN
-        return bias(q.to(exact), k, marks.to(exact))

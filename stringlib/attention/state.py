@@ -49,10 +49,12 @@ def retention(
         q: Queries, ``(..., heads, n, d)``.
         k: Keys, ``(..., heads, n, d)``.
         v: Values, ``(..., heads, n, d_v)``.
-        log_decay: :math:`\log \gamma`, ``(heads,)``, for example from :func:`retnet_log_decay`.
+        log_decay: The logarithms :math:`\log \gamma`, ``(heads,)``, for example from
+            :func:`retnet_log_decay`.
         mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
-            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses for speed.
-        state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which means the way that
+            is usually fastest.
+        state: The state S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
         The outputs, ``(..., heads, n, d_v)``, not normalised, and the last state.
@@ -82,10 +84,11 @@ def gated_linear_attention(
         q: Queries, ``(..., heads, n, d)``.
         k: Keys, ``(..., heads, n, d)``.
         v: Values, ``(..., heads, n, d_v)``.
-        log_decay: :math:`\log \alpha_t \le 0`, ``(..., heads, n, d)``.
+        log_decay: The logarithms :math:`\log \alpha_t \le 0`, ``(..., heads, n, d)``.
         mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
-            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses for speed.
-        state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which means the way that
+            is usually fastest.
+        state: The state S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
         The outputs, ``(..., heads, n, d_v)``, not normalised, and the last state.
@@ -119,11 +122,12 @@ def rwkv6(
         r: Receptances, which have the role of queries, ``(..., heads, n, d)``.
         k: Keys, ``(..., heads, n, d)``.
         v: Values, ``(..., heads, n, d_v)``.
-        log_decay: :math:`\log w_t \le 0`, ``(..., heads, n, d)``.
+        log_decay: The logarithms :math:`\log w_t \le 0`, ``(..., heads, n, d)``.
         bonus: The bonus u, ``(heads, d)``.
         mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
-            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses for speed.
-        state: S before the first token, ``(..., heads, d, d_v)``. Default: zero.
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which means the way that
+            is usually fastest.
+        state: The state S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
         The outputs, ``(..., heads, n, d_v)``, not normalised, and the last state.
@@ -163,11 +167,12 @@ def ssd(
         x: Inputs, ``(..., heads, n, p)``.
         dt: Step sizes :math:`\Delta_t > 0`, ``(..., heads, n)``.
         A: Negative decay rates, ``(heads,)``.
-        B: Input vectors, ``(..., heads, n, N)``. Vectors for one head serve any number of heads.
-        C: Output vectors, ``(..., heads, n, N)``. Vectors for one head serve any number of heads.
+        B: Input vectors, ``(..., heads, n, N)``. Vectors for one head are used for all heads.
+        C: Output vectors, ``(..., heads, n, N)``. Vectors for one head are used for all heads.
         mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
-            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses for speed.
-        state: h before the first token, ``(..., heads, N, p)``. Default: zero.
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which means the way that
+            is usually fastest.
+        state: The state h before the first token, ``(..., heads, N, p)``. Default: zero.
 
     Returns:
         The outputs, ``(..., heads, n, p)``, not normalised, and the last state.

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from stringlib.algebra.toeplitz import toeplitz
-from stringlib.attention.linear_state import LinearState
 from stringlib.attention.scales import common_scale
+from stringlib.attention.states import LinearState
 from stringlib.attention.weights import PositionWeight, WeightedSums
 from stringlib.documents import Documents
 from stringlib.encoders.relative_bias import RelativeBias
@@ -77,8 +77,8 @@ class ToeplitzWeight(PositionWeight):
         bias: The biases b. For a sequence ``(heads, 2n - 1)``, with :math:`b_{j-i}` at index
             :math:`n - 1 + (j - i)`. For an h × w grid, with tokens in row-major order,
             ``(heads, 2h - 1, 2w - 1)``. A grid of more dimensions has a size for each further
-            dimension. The biases of one head serve any number of heads. Biases for a sequence of n
-            tokens also serve shorter sequences.
+            dimension. The biases of one head are used for all heads. Biases for a sequence of n
+            tokens are also used for shorter sequences.
 
     Raises:
         ValueError: If ``bias`` has no dimension for the offsets, or an even number of offsets.
@@ -228,8 +228,7 @@ class ToeplitzWeight(PositionWeight):
         tokens = math.prod(sizes)
         if num_queries != num_keys:
             raise ValueError(
-                "the numbers of queries and keys must be equal for a ToeplitzWeight, got "
-                f"{num_queries} queries and {num_keys} keys"
+                f"num_keys must be num_queries = {num_queries} for a ToeplitzWeight, got {num_keys}"
             )
         if num_keys > tokens or (len(sizes) > 1 and num_keys != tokens):
             raise ValueError(

@@ -1,79 +1,22 @@
 r"""Biases of softmax attention that tokens decide: FoX, PaTH and CoPE.
 
 The bias of a query i and a key j depends on the tokens from j to i. It is added to the scaled
-logits, :eq:`eq-token-bias`. To add a method of your own, subclass :class:`TokenBias`.
+logits, :eq:`eq-token-bias`. To add a method of your own, subclass
+:class:`~stringlib.attention.logit_bias.TokenBias`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from stringlib.attention.logit_bias import TokenBias
 from stringlib.kernels.features import unit
 from stringlib.precision import at_least_float32, widen
 from stringlib.spec import checked
-
-
-class TokenBias(nn.Module):
-    r"""Base class of biases of causal softmax attention that tokens decide.
-
-    A subclass implements :meth:`forward`. If the bias needs numbers that belong to one token each,
-    such as a forget gate, the subclass also implements :meth:`marks`. The cache keeps the marks of
-    all tokens. So layers with a token bias are continued token by token, and packed, like others.
-
-    A bias must depend only on the query, the key, and the tokens from the key to the query. Marks
-    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. Weights that
-    compose, :eq:`eq-path-compose`, depend only on these tokens, because they are products of one
-    matrix per token, :eq:`eq-path-product`.
-
-    Args:
-        heads: Number of query heads.
-
-    Attributes:
-        reads_keys: Whether the bias uses queries and keys. Such a bias refuses a rotary encoder,
-            because it would depend on the positions themselves, and not only on their differences.
-            Default: True.
-    """
-
-    reads_keys: ClassVar[bool] = True
-
-    @checked
-    def __init__(self, heads: int) -> None:
-        super().__init__()
-        self.heads = int(heads)
-
-    def marks(self, tokens: Tensor) -> Tensor:
-        """Return the numbers of each token that the bias needs, ``(..., heads, n, m)``.
-
-        Args:
-            tokens: The tokens of the layer, ``(..., n, dim)``.
-
-        Returns:
-            By default ones, ``(..., heads, n, 1)``, which are 0 for padding.
-        """
-        return tokens.new_ones(*tokens.shape[:-2], self.heads, tokens.shape[-2], 1)
-
-    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
-        """Return the bias of every pair of a query and a key.
-
-        Args:
-            q: Queries in at least float32, ``(..., heads, n, d)``. They belong to the last n of the
-                keys' tokens.
-            k: Keys in the same dtype, ``(..., heads, keys, d)``.
-            marks: The marks of the keys' tokens in the same dtype, ``(..., heads, keys, m)``.
-
-        Returns:
-            The bias, ``(..., heads, n, keys)``. Entries of keys after the query have no effect.
-        """
-        raise NotImplementedError(f"{type(self).__name__} must define forward(q, k, marks)")
-
-    def extra_repr(self) -> str:
-        """Return the arguments that ``repr`` shows."""
-        return f"heads={self.heads}"
 
 
 class ForgettingBias(TokenBias):

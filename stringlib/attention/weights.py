@@ -23,8 +23,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.linear_state import LinearState
 from stringlib.attention.scales import common_scale, shrinking
+from stringlib.attention.states import LinearState
 from stringlib.derived import Derived
 from stringlib.documents import Documents
 from stringlib.inputs import common_shape, expands
@@ -169,7 +169,8 @@ class PositionWeight(Derived, ABC):
             key_scale: The logarithms :math:`s_j`, ``(..., heads, keys)``. Default: None, which
                 means that all factors :math:`e^{s_j}` are 1.
             causal: If True, query i attends only to the keys 0 … i.
-            mode: How to compute the sums. None (default) chooses for speed.
+            mode: How to compute the sums. None (default) means the way that is usually
+                fastest.
             state: The state after the earlier tokens; only if causal. Default: None, which means
                 no earlier tokens.
             documents: The documents of packed sequences, which do not attend to each other.
@@ -182,9 +183,10 @@ class PositionWeight(Derived, ABC):
             self._require_direction(causal)
         if key_scale is not None and not key_scale.shape[-1]:
             key_scale = None
-        lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2], u.shape[:-2])
-        if causal and phi_k.shape[:-2] != lead:
-            phi_k = phi_k.expand(*lead, *phi_k.shape[-2:])
+        if causal:
+            lead = common_shape(phi_q.shape[:-2], phi_k.shape[:-2], u.shape[:-2])
+            if phi_k.shape[:-2] != lead:
+                phi_k = phi_k.expand(*lead, *phi_k.shape[-2:])
         earlier = 0 if state is None else state.length
         start = earlier if documents is None else documents.offsets.unsqueeze(-2)
         factors = self.factors(phi_q, phi_k, start)

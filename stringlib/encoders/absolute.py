@@ -23,7 +23,8 @@ class Sinusoidal(nn.Module):
 
     Args:
         dim: Number of channels :math:`D` of a token; must be even.
-        base: :math:`b` in the frequencies. A larger base gives lower frequencies. Default: 10000.
+        base: The base :math:`b` in the frequencies. A larger base gives lower frequencies.
+            Default: 10000.
 
     Source:
         Vaswani et al. 2017, section 3.5.

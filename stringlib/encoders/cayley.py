@@ -40,7 +40,7 @@ class CayleySTRING(RotaryEncoder):
 
     Attributes:
         entries: The learned entries of S, ``(heads, count)``.
-        omega: Ω in radians per unit of position, ``(heads, pairs, coord_dim)``.
+        omega: The frequencies Ω in radians per unit of position, ``(heads, pairs, coord_dim)``.
         support: Row and column indices of the entries, integers, ``(2, count)``; part of the
             ``state_dict``.
 

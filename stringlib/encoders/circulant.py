@@ -122,7 +122,7 @@ class CirculantSTRING(RotaryEncoder):
 
         Args:
             x: Vectors in float32 or float64, ``(..., heads, seq, head_dim)``.
-            basis: P, if it is already computed. Default: ``self.basis()``.
+            basis: The basis P, if it is already computed. Default: ``self.basis()``.
         """
         if self.head_dim <= LARGEST_PRODUCT or x.numel() == 0:  # MKL's FFT fails if x is empty
             return x @ (self._shared_basis() if basis is None else basis[0]).to(x.dtype)
@@ -133,7 +133,7 @@ class CirculantSTRING(RotaryEncoder):
 
         Args:
             x: Coordinates in float32 or float64, ``(..., heads, seq, head_dim)``.
-            basis: P, if it is already computed. Default: ``self.basis()``.
+            basis: The basis P, if it is already computed. Default: ``self.basis()``.
         """
         return x @ (self._shared_basis() if basis is None else basis[0]).to(x.dtype).mT
 

@@ -8,7 +8,7 @@ from stringlib.algebra.skew import turned_by
 from stringlib.algebra.universality import require_generators, universal_form
 from stringlib.encoders.rotary import Phases
 from stringlib.encoders.string import STRING
-from stringlib.precision import widen
+from stringlib.precision import widen, without_autocast
 from stringlib.spec import Floats, checked
 
 
@@ -82,4 +82,5 @@ class DenseSTRING(STRING):
         ``whole`` has no effect, because the phases of this encoder are the matrices R(r)
         themselves, from which no factor is left out.
         """
-        return (widen(phases.cos_sin) @ widen(x).unsqueeze(-1)).squeeze(-1).to(x.dtype)
+        with without_autocast(x):
+            return (widen(phases.cos_sin) @ widen(x).unsqueeze(-1)).squeeze(-1).to(x.dtype)

@@ -194,7 +194,9 @@ class RotaryForm(Derived):
         """
         if not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating-point dtype, got {dtype}")
-        self._require_tables()
+        from stringlib.encoders.checks import require_tables
+
+        require_tables(self)
         angles = (widen(positions).unsqueeze(-3) @ self._all_frequencies().mT).squeeze(-3)
         cos, sin = ([wave(angles).to(dtype)] * 2 for wave in (torch.cos, torch.sin))
         if layout == "half":
@@ -207,47 +209,9 @@ class RotaryForm(Derived):
 
     def _require_projection(self, weight: Tensor, heads: int | None) -> None:
         """Raise ``ValueError`` unless ``weight`` can project to queries or keys of this encoder."""
-        if heads is not None and self.heads not in (1, heads):
-            raise ValueError(
-                f"heads must be None or {self.heads}, the number of heads of the encoder, got "
-                f"{heads}"
-            )
-        own = heads or (None if self.heads == 1 else self.heads)
-        rows = weight.shape[0] if weight.ndim in (1, 2) else 0
-        if rows == 0 or rows % self.head_dim or (own and own * self.head_dim != rows):
-            count = own or "any number of heads"
-            raise ValueError(
-                f"weight must have shape ({count} * {self.head_dim}, model_dim) or "
-                f"({count} * {self.head_dim},), got {tuple(weight.shape)}"
-            )
-        if own is None and weight.ndim == 2 and weight.shape[1] == 3 * rows:
-            raise ValueError(
-                "weight must have the layout of nn.Linear, (out, in), got "
-                f"{tuple(weight.shape)}, which looks like GPT-2's Conv1D with queries, keys and "
-                f"values side by side. Pass one part, for example weight[:, :{rows}].T, or set "
-                "heads."
-            )
-        third = rows // 3
-        if own is None and weight.shape == (3 * third, third) and third % self.head_dim == 0:
-            raise ValueError(
-                f"weight must project to queries or to keys, got {tuple(weight.shape)}, which "
-                f"looks like queries, keys and values in one projection. Fold weight[:{third}] and "
-                f"weight[{third}:{2 * third}] separately, or set heads."
-            )
+        from stringlib.encoders.checks import require_projection
 
-    def _require_tables(self) -> None:
-        """Raise ``ValueError`` unless one table of cosines and sines can serve all heads."""
-        if self.head_dim % 2:
-            raise ValueError(
-                f"encoder must have an even head_dim for tables, got head_dim={self.head_dim}. "
-                "Tables are for models that rotate all channels in pairs."
-            )
-        if self.heads != 1:
-            raise ValueError(
-                f"encoder must have heads=1 for tables, got heads={self.heads}. All heads of a "
-                "model share one table. Use an encoder with heads=1. Or write your own layer and "
-                "call encoder.phases(positions), which returns the phases of each head."
-            )
+        require_projection(self, weight, heads)
 
     def _own_frequencies(self) -> Tensor:
         """Return the frequencies Ω that :meth:`frequencies` returns, after a check.

@@ -32,7 +32,7 @@ class MixedRoPE(RotaryEncoder):
             vectors, see :meth:`reset_parameters`. Default: 10.
 
     Attributes:
-        omega: Ω in radians per unit of position, ``(heads, pairs, coord_dim)``.
+        omega: The frequencies Ω in radians per unit of position, ``(heads, pairs, coord_dim)``.
 
     Source:
         Heo et al. 2024, RoPE-Mixed, for two coordinates.

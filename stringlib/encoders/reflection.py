@@ -31,7 +31,7 @@ class ReflectionSTRING(RotaryEncoder):
             share them.
 
     Attributes:
-        angles: :math:`\omega_1` and :math:`\omega_2` in radians per unit of position,
+        angles: The angles :math:`\omega_1` and :math:`\omega_2` in radians per unit of position,
             ``(2, heads, pairs, coord_dim)``. See :meth:`reset_parameters` for the initial values.
     """
 

@@ -15,7 +15,8 @@ from stringlib.encoders.reflection import ReflectionSTRING
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rope import AxialRoPE, RoPE
 from stringlib.encoders.rotary import RotaryEncoder
-from stringlib.parts import make_part, named, require_known_options
+from stringlib.options import named, require_known_options
+from stringlib.parts import make_part
 from stringlib.spec import checked
 
 ENCODERS: dict[str, Callable[..., RotaryEncoder]] = {

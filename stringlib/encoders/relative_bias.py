@@ -37,8 +37,8 @@ class RelativeBias(Derived):
         r"""Return the bias at each distance.
 
         Args:
-            distances: :math:`\Delta = t - s`, the position of the query minus that of the key,
-                ``(n,)``.
+            distances: Distances :math:`\Delta = t - s`, the position of the query minus that of the
+                key, ``(n,)``.
 
         Returns:
             ``(heads, n)``, in the dtype of the module, computed in at least float32.

@@ -86,8 +86,8 @@ class RoPE(GeometricRoPE):
 
     Args:
         head_dim: Number of channels :math:`d` of a head; must be even.
-        base: :math:`b` in the frequencies :math:`\theta_i = b^{-2i/d}`, in radians per position.
-            Default: 10000.
+        base: The base :math:`b` in the frequencies :math:`\theta_i = b^{-2i/d}`, in radians per
+            position. Default: 10000.
         heads: Number of heads; all have the same frequencies. With 1 (default), the encoder can be
             used with any number of heads.
         layout: ``"interleaved"`` (default) pairs channels (2i, 2i + 1) as in the paper, ``"half"``
@@ -131,8 +131,8 @@ class AxialRoPE(GeometricRoPE):
     Args:
         head_dim: Number of channels :math:`d` of a head; must be even.
         coord_dim: Number of coordinates of a position, at most one for each pair.
-        base: :math:`b` in the frequencies :math:`b^{-i/n}` of a coordinate with n pairs, in
-            radians per unit of that coordinate. Default: 100.
+        base: The base :math:`b` in the frequencies :math:`b^{-i/n}` of a coordinate with n pairs,
+            in radians per unit of that coordinate. Default: 100.
         heads: Number of heads; all have the same frequencies. With 1 (default), the encoder can be
             used with any number of heads.
 
@@ -152,6 +152,37 @@ class AxialRoPE(GeometricRoPE):
     def extra_repr(self) -> str:
         """Return the arguments that ``repr`` shows."""
         return f"{self.head_dim}, {self.coord_dim}, base={self.base:g}, heads={self.heads}"
+
+
+class SelectiveRoPE(STRING):
+    r"""RoPE in which every pair of channels of every head has a coordinate of its own.
+
+    Pair p of head h rotates by :math:`\omega_p r_{hp}`, where ω are the frequencies of RoPE and the
+    position r has ``heads * head_dim // 2`` coordinates. With
+    :class:`~stringlib.attention.path.PositionSteps` each token decides by how much it rotates each
+    pair, :eq:`eq-path-rotation`. These are the angles of Selective RoPE and of Mamba-3.
+
+    Args:
+        head_dim: Number of channels of a head, an even number.
+        heads: Number of heads.
+        base: The base of the frequencies. Default: 10,000.
+
+    Source:
+        Movahedi et al. 2025; Lahoti et al. 2026 for Mamba-3.
+
+    Example:
+        >>> from stringlib import MultiHeadAttention
+        >>> encoder = SelectiveRoPE(16, heads=4)
+        >>> layer = MultiHeadAttention(64, 4, encoder, causal=True, position_steps="learned")
+        >>> layer(torch.randn(2, 10, 64)).shape
+        torch.Size([2, 10, 64])
+    """
+
+    @checked
+    def __init__(self, head_dim: int, heads: int, base: Positive = 10000.0) -> None:
+        frequencies = RoPE(head_dim, base=base).frequencies()[0, :, 0]
+        every = torch.diag(frequencies.repeat(heads)).unflatten(0, (heads, -1))
+        super().__init__(every, head_dim=head_dim)
 
 
 @checked

@@ -118,7 +118,7 @@ class RotaryEncoder(RotaryForm):
 
         Args:
             x: Vectors in float32 or float64, ``(..., heads, seq, head_dim)``.
-            basis: P, if it is already computed. Default: ``self.basis()``.
+            basis: The basis P, if it is already computed. Default: ``self.basis()``.
         """
         return x @ (self.basis() if basis is None else basis).to(x.dtype)
 
@@ -127,7 +127,7 @@ class RotaryEncoder(RotaryForm):
 
         Args:
             x: Coordinates in float32 or float64, ``(..., heads, seq, head_dim)``.
-            basis: P, if it is already computed. Default: ``self.basis()``.
+            basis: The basis P, if it is already computed. Default: ``self.basis()``.
         """
         return x @ (self.basis() if basis is None else basis).to(x.dtype).mT
 
@@ -196,17 +196,16 @@ class RotaryEncoder(RotaryForm):
         if phases.cos_sin.dtype != exact:
             phases = phases.to(exact)
         key_phases = phases if shared else key_phases.to(at_least_float32(k.dtype))
-        with without_autocast(q):
-            if shared and is_short(q):
-                # with few tokens the number of calls takes the time: rotate both in one tensor
-                if q.shape == k.shape and phases.cos_sin.ndim <= q.ndim + 1:
-                    q, k = self._encode(torch.stack([q, k]), phases).unbind()
-                    return q, k
-                if self.heads == 1 and q.shape[:-3] == k.shape[:-3]:
-                    both = self._encode(torch.cat([q, k], -3), phases)
-                    heads = q.shape[-3]
-                    return both.narrow(-3, 0, heads), both.narrow(-3, heads, k.shape[-3])
-            return self._encode(q, phases), self._encode(k, key_phases)
+        if shared and is_short(q):
+            # with few tokens the number of calls takes the time: rotate both in one tensor
+            if q.shape == k.shape and phases.cos_sin.ndim <= q.ndim + 1:
+                q, k = self._encode(torch.stack([q, k]), phases).unbind()
+                return q, k
+            if self.heads == 1 and q.shape[:-3] == k.shape[:-3]:
+                both = self._encode(torch.cat([q, k], -3), phases)
+                heads = q.shape[-3]
+                return both.narrow(-3, 0, heads), both.narrow(-3, heads, k.shape[-3])
+        return self._encode(q, phases), self._encode(k, key_phases)
 
     @checked
     def rotate(
@@ -218,8 +217,7 @@ class RotaryEncoder(RotaryForm):
         phases, exact = self._fitting("x", x, "positions", positions), at_least_float32(x.dtype)
         if phases.cos_sin.dtype != exact:
             phases = phases.to(exact)
-        with without_autocast(x):
-            return self._encode(x, phases, whole=True)
+        return self._encode(x, phases, whole=True)
 
     @property
     def basis_first(self) -> bool:
@@ -290,5 +288,46 @@ class RotaryEncoder(RotaryForm):
         """
         cos_sin, basis = phases
         y = x.to(cos_sin.dtype)
-        y = rotate_pairs(y if basis is None else self.to_basis(y, basis), cos_sin, self.layout)
-        return (self.from_basis(y, basis) if whole and basis is not None else y).to(x.dtype)
+        if basis is None:
+            return rotate_pairs(y, cos_sin, self.layout).to(x.dtype)
+        with without_autocast(x):  # a product with P in half precision would lose digits
+            y = rotate_pairs(self.to_basis(y, basis), cos_sin, self.layout)
+            return (self.from_basis(y, basis) if whole else y).to(x.dtype)
+
+
+def rotated(
+    encoder: Any,
+    q: Tensor,
+    k: Tensor,
+    phases: Phases,
+    key_phases: Phases | None = None,
+    *,
+    whole: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return queries and keys rotated by an encoder, also if several query heads share a key head.
+
+    Args:
+        encoder: The rotary encoder.
+        q: ``(..., heads, n, d)``.
+        k: ``(..., kv_heads, keys, d)``.
+        phases: Phases of the encoder for the queries.
+        key_phases: Phases for the keys. Default: ``phases``.
+        whole: If True, a vector x at position r becomes R(r)x, where R(r) is the matrix of the
+            encoder. If False, the basis of the encoder may be left out where it cancels in the
+            products of queries and keys.
+    """
+    group = q.shape[-3] // k.shape[-3]
+    grouped = group > 1 and encoder.heads > 1
+    if grouped:
+        # the queries of one key head as a batch, so that the phases of this head serve them all
+        q, k = q.unflatten(-3, (-1, group)).transpose(-4, -3), k.unsqueeze(-4)
+        phases = phases._replace(cos_sin=phases.cos_sin.unsqueeze(-5))
+        if key_phases is not None:
+            key_phases = key_phases._replace(cos_sin=key_phases.cos_sin.unsqueeze(-5))
+    if whole and phases.basis is not None:
+        q, k = encoder.rotate(q, phases), encoder.rotate(k, key_phases or phases)
+    elif key_phases is not None:
+        q, k = encoder(q, k, phases, key_phases)
+    else:
+        q, k = encoder(q, k, phases)
+    return (q.transpose(-4, -3).flatten(-4, -3), k.squeeze(-4)) if grouped else (q, k)

@@ -28,8 +28,8 @@ def position_interpolation(
     Dividing all frequencies has the same effect as dividing all positions by ``scale``.
 
     Args:
-        frequencies: Ω, ``(heads, pairs, coord_dim)``.
-        scale: :math:`s \ge 1`, the new length divided by the length in training.
+        frequencies: The frequencies Ω, ``(heads, pairs, coord_dim)``.
+        scale: The factor :math:`s \ge 1`: the new length divided by the length in training.
 
     Returns:
         The frequencies divided by s, float64, of the same shape.
@@ -51,7 +51,7 @@ def ntk_aware(frequencies: Floats[Tensor, "heads pairs 1"], scale: Scale) -> Ten
     Args:
         frequencies: Frequencies in one coordinate, in descending order, ``(heads, pairs, 1)``, with
             at least two pairs.
-        scale: :math:`s \ge 1`, the new length divided by the length in training.
+        scale: The factor :math:`s \ge 1`: the new length divided by the length in training.
 
     Returns:
         The scaled frequencies, float64, of the same shape. For RoPE with base b and d
@@ -91,11 +91,11 @@ def yarn(
     and ``high_freq_factor`` in the configuration), without the scaling of the logits.
 
     Args:
-        frequencies: Ω, ``(heads, pairs, coord_dim)``. With several coordinates,
+        frequencies: The frequencies Ω, ``(heads, pairs, coord_dim)``. With several coordinates,
             :math:`\|\omega\|` is the norm of the frequency vector of a pair, whose direction does
             not change.
-        scale: :math:`s \ge 1`, the new length divided by the length in training.
-        length: T, the length in training, in units of position.
+        scale: The factor :math:`s \ge 1`: the new length divided by the length in training.
+        length: The length T in training, in units of position.
         slow: Number of full turns up to which a frequency is divided by ``scale``. Default: 1.
         fast: Number of full turns from which a frequency does not change. Default: 32.
 
@@ -137,8 +137,8 @@ def yarn_by_index(
     Args:
         frequencies: Frequencies in one coordinate, a geometric sequence in descending order,
             ``(heads, pairs, 1)``, with at least two pairs.
-        scale: :math:`s \ge 1`, the new length divided by the length in training.
-        length: T, the length in training, in units of position.
+        scale: The factor :math:`s \ge 1`: the new length divided by the length in training.
+        length: The length T in training, in units of position.
         slow: Number of full turns at which the range ends (``beta_slow``). Default: 1.
         fast: Number of full turns at which the range begins (``beta_fast``). Default: 32.
         truncate: If True (default), the ends of the range are rounded outwards to whole pairs.
@@ -177,7 +177,7 @@ def long_rope(
     The authors of a checkpoint find the factors by a search.
 
     Args:
-        frequencies: Ω, ``(heads, pairs, coord_dim)``.
+        frequencies: The frequencies Ω, ``(heads, pairs, coord_dim)``.
         factors: One factor for each pair, ``(pairs,)``. A checkpoint has a list ``short_factor``
             for texts up to the length in training, and a list ``long_factor`` for longer texts.
 
@@ -195,7 +195,7 @@ class Beyond(nn.Module):
 
     Args:
         encoder: Encoder whose frequencies are used for texts longer than ``length``.
-        length: T, the length in training, in tokens.
+        length: The length T in training, in tokens.
         scale: Factor of the cosines and sines for texts longer than ``length``. Default: 1.
 
     Source:
@@ -211,12 +211,14 @@ class Beyond(nn.Module):
         """Return the frequencies and the factor of cosines and sines for a text.
 
         Args:
-            frequencies: Ω for short texts, with all pairs, ``(heads, head_dim // 2, coord_dim)``.
+            frequencies: The frequencies Ω for short texts, with all pairs,
+                ``(heads, head_dim // 2, coord_dim)``.
             scale: Factor of cosines and sines for short texts.
             length: Number of tokens of the text, an integer tensor.
 
         Returns:
-            Ω for the text, of the same shape, and the factor for the text.
+            The frequencies for the text, in the shape of ``frequencies``, and the factor for the
+            text.
 
         Raises:
             ValueError: If the frequencies for longer texts have another shape than those for short
@@ -248,8 +250,8 @@ class DynamicNTK(Derived):
     then rotated with other frequencies than the new queries.
 
     Args:
-        scale: s, called ``factor`` in configurations.
-        length: T, the length in training, in tokens.
+        scale: The factor s, called ``factor`` in configurations.
+        length: The length T in training, in tokens.
 
     Source:
         Peng et al. 2024 (YaRN), on dynamic scaling.
@@ -271,12 +273,12 @@ class DynamicNTK(Derived):
         """Return the frequencies for a text, and the unchanged factor of cosines and sines.
 
         Args:
-            frequencies: Ω for short texts in one coordinate, ``(heads, pairs, 1)``.
+            frequencies: The frequencies Ω for short texts in one coordinate, ``(heads, pairs, 1)``.
             scale: Factor of cosines and sines.
             length: Number of tokens of the text, an integer tensor.
 
         Returns:
-            Ω for the text, of the same shape, and the unchanged ``scale``.
+            The frequencies for the text, in the shape of ``frequencies``, and ``scale`` unchanged.
         """
         longest = torch.maximum(self.longest, length)
         self.longest.copy_(torch.where(length < self.length, self.length, longest))
@@ -297,8 +299,8 @@ def long_rope_attention_factor(scale: Scale, length: Positive) -> float:
     released code the factor multiplies only the rotating channels.
 
     Args:
-        scale: :math:`s \ge 1`, the new length divided by the length in training.
-        length: T, the length in training, in units of position; must be above 1.
+        scale: The factor :math:`s \ge 1`: the new length divided by the length in training.
+        length: The length T in training, in units of position; must be above 1.
 
     Raises:
         ValueError: If ``length`` is not above 1.
@@ -320,7 +322,7 @@ def yarn_attention_factor(scale: Scale, weight: Positive = 1.0) -> float:
     :math:`\sqrt{1/t} = 0.1 \ln s + 1`.
 
     Args:
-        scale: :math:`s \ge 1`, the new length divided by the length in training.
+        scale: The factor :math:`s \ge 1`: the new length divided by the length in training.
         weight: The number c. Default: 1, the value of the paper. A checkpoint may have two values
             of c, ``mscale`` and ``mscale_all_dim``. Its code multiplies q and k by the factor of
             ``mscale`` divided by that of ``mscale_all_dim``, and multiplies the scale of softmax by

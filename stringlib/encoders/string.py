@@ -25,7 +25,8 @@ class STRING(RotaryEncoder):
     r"""Rotary encoder with a given, fixed basis and fixed frequencies, equation :eq:`eq-string`.
 
     Args:
-        frequencies: Ω, ``(heads, pairs, coord_dim)``, in radians per unit of position.
+        frequencies: The frequencies Ω in radians per unit of position,
+            ``(heads, pairs, coord_dim)``.
         basis: Orthogonal matrix P, ``(heads, head_dim, head_dim)``. Its orthogonality is checked
             once, when the encoder is made. A basis without values, for example on the meta device,
             is not checked. Default: the identity.

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stringlib.encoders.checks import require_tables
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.folding import additions_to_weight, require_foldable
 from stringlib.inputs import require_name, require_places, require_same_device
@@ -109,9 +110,9 @@ class RotaryTables(nn.Module):
             if each.heads != 1:
                 raise ValueError(
                     f"encoder must have heads=1 for tables, got heads={each.heads}. The rotary "
-                    "module of a model serves all heads. Use an encoder with heads=1."
+                    "module of a model rotates all heads alike. Use an encoder with heads=1."
                 )
-            each._require_tables()
+            require_tables(each)
             if layout == "axes" and each.head_dim % (2 * each.coord_dim):
                 raise ValueError(
                     f"encoder must have a head_dim that is a multiple of {2 * each.coord_dim} for "
@@ -585,9 +586,10 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     if wanted != saved.keys():
         missing, left = sorted(wanted - saved.keys()), sorted(saved.keys() - wanted)
         raise ValueError(
-            f"directory: the checkpoint in {directory} does not match the model's encoders. "
-            f"Missing: {', '.join(missing) or 'none'}. Unexpected: {', '.join(left) or 'none'}. "
-            "Build the encoders as before saving, or pass the right variant."
+            "directory must contain a checkpoint with the tensors of the model's encoders, got "
+            f"{directory}. Missing: {', '.join(missing) or 'none'}. Unexpected: "
+            f"{', '.join(left) or 'none'}. Build the encoders as before saving, or pass the right "
+            "variant."
         )
     model.load_state_dict(saved, strict=False)
 

@@ -295,7 +295,7 @@ def _fitting(
     :math:`A\,\mathrm{RoPE}(\Omega r)\,B^\top = P\,\mathrm{RoPE}(\Omega r)\,P^\top`.
 
     Args:
-        basis: P, ``(d, d)``, with the channels of each pair side by side, pairs first.
+        basis: The basis P, ``(d, d)``, with the channels of each pair side by side, pairs first.
         omega: Frequencies Ω, ``(pairs, coord_dim)``.
         q: Diagonals of Γ of the norms of all query heads that attend to this key head,
             ``(norms, d)``.

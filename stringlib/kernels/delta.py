@@ -21,8 +21,8 @@ import torch
 from torch import SymInt, Tensor
 from torch._higher_order_ops.scan import scan
 
+from stringlib.kernels.chunks import chunk_size, in_chunks
 from stringlib.kernels.decays import decayed_scores, sum_of_later
-from stringlib.kernels.recurrence import chunk_size, in_chunks
 
 # Chunks of 32 tokens are the fastest. Median times in milliseconds of the delta rule with its
 # gradients, on two CPU cores, 8 heads, d = d_v = 64, float32, for chunks of 16 : 32 : 64 : 128:

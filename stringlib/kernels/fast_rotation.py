@@ -27,9 +27,8 @@ SHORT = 8192
 def is_short(x: Tensor) -> bool:
     """Return whether a tensor is so small that the running time depends on the number of calls.
 
-    For a tensor of up to ``SHORT`` elements, most of the time of an operation is that of the
-    PyTorch call, which does not depend on the size of the tensor. In a compiled graph the result is
-    False.
+    An operation on a tensor of up to ``SHORT`` elements spends most of its time in the call of
+    PyTorch, which takes as long for any size. In a compiled graph the result is False.
     """
     return not torch.compiler.is_compiling() and x.numel() <= SHORT
 

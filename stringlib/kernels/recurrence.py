@@ -16,10 +16,9 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from stringlib.inputs import common_shape
-from stringlib.kernels.chunks import Plain, chunks_by_hand
+from stringlib.kernels.chunks import Plain, chunk_size, chunks_by_hand, in_chunks
 from stringlib.kernels.decays import decay_matrix, decayed_scores, sum_of_later
 
 Mode = Literal["parallel", "recurrent", "chunk"]
@@ -45,14 +44,6 @@ FEW_HEADS, FEW_CHUNKS = 7, 4
 # 32 : 64. One decay per token: n = 1024 29 : 34, n = 4096 118 : 104. One decay per feature:
 # n = 1024 87 : 82.
 DECAY_CHUNK = 32
-
-# Size of the chunks on a GPU, where a call costs more than its computation. So all chunks are
-# computed at once. Chunks of 64 are faster than chunks of 32, and about as fast as chunks of 128.
-# Times in milliseconds with gradients on an H100, m = d = 64. Without a decay, chunk by chunk : all
-# at once: 16 heads, n = 512 3.9 : 2.0, n = 2048 17 : 2.9; 64 heads, n = 16384 88 : 8.9. With a
-# decay, 64 heads, chunks of 32 : 64 : 128: one decay per token, n = 4096 8.5 : 5.5 : 4.8, n = 16384
-# 27 : 15 : 16; one decay per feature, n = 4096 22 : 17 : 17, n = 16384 76 : 59 : 61.
-GPU_CHUNK = 64
 
 TOGETHER = 64
 """Largest number of chunks for which a compiled graph computes all states in one product.
@@ -321,42 +312,3 @@ def _by_hand(
     sums = sums.flatten(-3, -2)
     # no slice if nothing is cut off, because the gradient of any slice is a copy
     return sums[..., :n, :] if n % size else sums, state
-
-
-def chunk_size(u: Tensor, size: int, mode: str | None) -> int:
-    """Return the number of tokens per chunk.
-
-    In the mode ``"parallel"`` this is the number n of all tokens. In other modes it is ``size`` on
-    a CPU and ``GPU_CHUNK`` on another device, but at most n. In a compiled graph, which must work
-    for any n, the number of tokens per chunk may exceed n.
-
-    Args:
-        u: Vectors to be summed, ``(..., n, d_u)``.
-        size: Number of tokens per chunk on a CPU.
-        mode: ``"parallel"``, ``"chunk"`` or None.
-    """
-    n = u.shape[-2]
-    if mode == "parallel":
-        return n
-    size = size if u.device.type == "cpu" else GPU_CHUNK
-    return size if torch.compiler.is_compiling() else min(size, n)
-
-
-def in_chunks(size: int, *tensors: Tensor) -> list[Tensor]:
-    """Return tensors of tokens cut into chunks, ``(..., chunks, size, channels)``.
-
-    The last chunk is padded with zeros. A token of zeros has no effect on the state, because its
-    key, its value and the logarithm of its decay are 0.
-
-    Args:
-        size: Number of tokens per chunk.
-        *tensors: Tensors of the same number of tokens, ``(..., n, channels)``.
-    """
-    n = tensors[0].shape[-2]
-    chunks = (n + size - 1) // size
-    if torch.compiler.is_exporting():
-        chunks += 2  # a program for 1 or 2 chunks would be specialised to this number
-    missing = chunks * size - n
-    if torch.compiler.is_compiling() or missing:
-        tensors = tuple(pad(x, (0, 0, 0, missing)) for x in tensors)
-    return [x.unflatten(-2, (chunks, size)) for x in tensors]

@@ -9,19 +9,20 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.layer import AttentionLayer, State
+from stringlib.attention.layer import AttentionLayer
+from stringlib.attention.logit_bias import TokenBias
 from stringlib.attention.multihead import MultiHeadAttention
 from stringlib.attention.path import PositionSteps
 from stringlib.attention.published import LAYERS, make_layer
 from stringlib.attention.published import layer_options as published_options
 from stringlib.attention.registry import layer_options
-from stringlib.attention.token_bias import TokenBias
+from stringlib.attention.states import State
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import did_you_mean, require_name, require_same_tokens
-from stringlib.parts import named
+from stringlib.options import named
 from stringlib.precision import at_least_float32
 from stringlib.spec import Share, checked
 
@@ -234,6 +235,17 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
             made[id(encoder)] = encoder.phases(positions).to(at_least_float32(x.dtype))
             read.append(made[id(encoder)])
     return read
+
+
+def require_defaults(layer: str, **given: Any) -> None:
+    """Raise ``ValueError`` if an argument is given that a published layer decides itself."""
+    for name, value in given.items():
+        default = "softmax" if name == "attention" else None
+        if value != default and not (name == "encoder" and value in ABSOLUTE):
+            raise ValueError(
+                f"{name} must be {default!r} with layer={layer!r}, got {value!r}. The paper of "
+                f"this layer fixes {name}. Leave out {name}, or leave out layer."
+            )
 
 
 def require_known(encoder: object) -> None:

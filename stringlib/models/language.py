@@ -10,28 +10,26 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
-from stringlib.attention.layer import State
+from stringlib.attention.states import State
 from stringlib.documents import documents_of
 from stringlib.encoders.absolute import LearnedAbsolute, Sinusoidal
 from stringlib.encoders.registry import BIASES, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
-from stringlib.inputs import is_offloaded, per_head, require_places, require_same_device
+from stringlib.inputs import is_offloaded, require_places, require_same_device
 from stringlib.models.blocks import (
-    ABSOLUTE,
     Block,
     Blocks,
     causal_options,
     initialize,
     phases_of,
+    require_defaults,
     require_known,
     share_encoders,
 )
-from stringlib.parts import FIXED, known_options
+from stringlib.models.sampling import sampled
+from stringlib.options import FIXED, known_options
 from stringlib.spec import Count0, Indices, NotNegative, Positions, Share, checked
-
-LEAST_TEMPERATURE = 1e-30
-"""Smallest temperature other than 0. Logits up to 10⁸, divided by this, are finite in float32."""
 
 
 class LanguageModel(Blocks):
@@ -122,7 +120,7 @@ class LanguageModel(Blocks):
         super().__init__()
         require_known(encoder)
         if layer is not None:
-            _require_defaults(layer, encoder=encoder, attention=attention, gate=gate)
+            require_defaults(layer, encoder=encoder, attention=attention, gate=gate)
         self.length = None
         if encoder == "learned" or options.get("weight") == "toeplitz":
             if length is None:
@@ -145,18 +143,8 @@ class LanguageModel(Blocks):
             options["length"] = self.length
         if layer is None:
             options |= {"encoder": encoder, "attention": attention, "gate": gate, "causal": True}
-        self.blocks = nn.ModuleList(
-            Block(
-                dim,
-                heads,
-                mlp=mlp,
-                hidden=hidden,
-                residual_dropout=residual_dropout,
-                layer=layer,
-                **options,
-            )
-            for _ in range(depth)
-        )
+        options |= {"mlp": mlp, "hidden": hidden, "residual_dropout": residual_dropout}
+        self.blocks = nn.ModuleList(Block(dim, heads, layer=layer, **options) for _ in range(depth))
         if isinstance(encoder, str):
             share_encoders(self.blocks)
         self.norm = nn.LayerNorm(dim)
@@ -235,17 +223,12 @@ class LanguageModel(Blocks):
             x = self.absolute(x, positions)
         after = []
         read = phases_of(self.blocks, positions, x)
-        packed = {} if document_ids is None else {"document_ids": document_ids}
+        given: dict[str, Any] = {"key_mask": key_mask, "return_state": return_state}
+        if document_ids is not None:
+            given["document_ids"] = document_ids
         for i, (block, block_positions) in enumerate(zip(self.blocks, read, strict=True)):
             earlier = None if state is None else state[i]
-            x, left = block(
-                x,
-                block_positions,
-                key_mask=key_mask,
-                state=earlier,
-                return_state=return_state,
-                **packed,
-            )
+            x, left = block(x, block_positions, state=earlier, **given)
             after.append(left)
         if logits_to_keep is not None:
             x = x[:, -logits_to_keep:]
@@ -317,59 +300,7 @@ class LanguageModel(Blocks):
             ValueError: If ``tokens`` are empty or end in padding, an argument has an invalid value
                 or shape, or the layers have no state.
         """
-        if 0 < temperature < LEAST_TEMPERATURE:
-            raise ValueError(
-                f"temperature must be 0 or at least {LEAST_TEMPERATURE:g}, got {temperature:g}. "
-                "Logits divided by a smaller number may not be finite. Pass 0 for the most "
-                "likely token."
-            )
-        if not tokens.shape[-1]:
-            raise ValueError(
-                "tokens must have at least one token in each row, got shape "
-                f"{tuple(tokens.shape)}. Begin with a start token if there is no prompt."
-            )
-        for block in self.blocks:
-            # a wrapper may hide the attribute; a layer without a state then raises its own error
-            if count and not getattr(block, "has_state", True):
-                raise ValueError(
-                    "generate() needs layers with a state, got a layer of linear attention with "
-                    "rotated features, a Toeplitz weight, a relative bias or another weight that "
-                    "has no recurrent form. Use softmax or weight='retnet', or call the model on "
-                    "all tokens for each next token."
-                )
-        positions = None
-        if key_mask is not None:
-            per_head(key_mask, (len(tokens), 1, tokens.shape[-1]), tokens.device)
-            key_mask = key_mask.view(-1, tokens.shape[-1]).expand(tokens.shape)
-            if not key_mask[:, -1].all():
-                raise ValueError(
-                    "key_mask must be True for the last token of each row, got "
-                    f"{key_mask[:, -1].tolist()}. Pad on the left."
-                )
-            # padding gets position 0 as well, which has no effect because it is masked
-            positions = (key_mask.cumsum(-1) - 1).clamp(min=0)[..., None]
-        drawn = [tokens]
-        room = tokens.shape[-1] + count
-        state = self._state_after(tokens[:, :0], room) if count else None
-        for _ in range(count):
-            scores, state = self(
-                drawn[-1],
-                positions,
-                key_mask=key_mask,
-                state=state,
-                return_state=True,
-                logits_to_keep=1,
-            )
-            if positions is not None:
-                positions, key_mask = positions[:, -1:] + 1, None
-            last = scores[:, -1]
-            if temperature == 0:
-                token = last.argmax(-1, keepdim=True)
-            else:
-                shares = (last.float() / temperature).softmax(-1)
-                token = torch.multinomial(shares, 1, generator=generator)
-            drawn.append(token)
-        return torch.cat(drawn, -1)
+        return sampled(self, tokens, count, key_mask, temperature, generator)
 
     def _tie(self) -> None:
         if self.tied:
@@ -405,17 +336,6 @@ class LanguageModel(Blocks):
                 f"state, got {before + tokens.shape[-1]}. Create the model with a larger length."
             )
         return before
-
-
-def _require_defaults(layer: str, **given: Any) -> None:
-    """Raise ``ValueError`` if an argument is given that a published layer decides itself."""
-    for name, value in given.items():
-        default = "softmax" if name == "attention" else None
-        if value != default and not (name == "encoder" and value in ABSOLUTE):
-            raise ValueError(
-                f"{name} must be {default!r} with layer={layer!r}, got {value!r}. A published "
-                f"layer has its own. Leave out {name}, or leave out layer."
-            )
 
 
 def _tied_again(model: LanguageModel, _: Any) -> None:

@@ -24,7 +24,7 @@ from stringlib.models.blocks import (
     require_known,
     share_encoders,
 )
-from stringlib.parts import FIXED, known_options
+from stringlib.options import FIXED, known_options
 from stringlib.positions import grid_positions
 from stringlib.spec import Floats, Positions, Share, checked
 

@@ -149,8 +149,8 @@ def kerple_log_bias(
     The bias of a query at position t and a key at position s is :math:`-r_1 \log(1 + r_2 |t - s|)`.
 
     Args:
-        r1: :math:`r_1 > 0` of each head, ``(heads,)``.
-        r2: :math:`r_2 > 0` of each head, ``(heads,)``.
+        r1: The parameter :math:`r_1 > 0` of each head, ``(heads,)``.
+        r2: The parameter :math:`r_2 > 0` of each head, ``(heads,)``.
         num_queries: Number of queries, at the positions t = ``offset``, ``offset + 1``, …
         num_keys: Number of keys, at the positions s = 0, 1, …
         offset: Position of the first query. Default: 0.
@@ -175,8 +175,8 @@ def kerple_power_bias(
     The bias of a query at position t and a key at position s is :math:`-r_1 |t - s|^{r_2}`.
 
     Args:
-        r1: :math:`r_1 > 0` of each head, ``(heads,)``.
-        r2: :math:`r_2` of each head, with :math:`0 < r_2 \le 2`, ``(heads,)``.
+        r1: The parameter :math:`r_1 > 0` of each head, ``(heads,)``.
+        r2: The parameter :math:`r_2` of each head, with :math:`0 < r_2 \le 2`, ``(heads,)``.
         num_queries: Number of queries, at the positions t = ``offset``, ``offset + 1``, …
         num_keys: Number of keys, at the positions s = 0, 1, …
         offset: Position of the first query. Default: 0.

@@ -22,7 +22,7 @@ def build_skew_symmetric(param_vec: Tensor, d_model: int) -> Tensor:
         d_model: Number of rows and columns d.
 
     Returns:
-        S, float64, ``(d, d)``.
+        The matrix S, float64, ``(d, d)``.
 
     Raises:
         ValueError: If ``param_vec`` does not have d(d − 1)/2 entries.
@@ -69,7 +69,7 @@ def build_sparse_skew_symmetric(param_vec: Tensor, chosen_indices: Tensor, d_mod
         d_model: Number of rows and columns d.
 
     Returns:
-        S, float64, ``(d, d)``.
+        The matrix S, float64, ``(d, d)``.
 
     Raises:
         ValueError: If ``param_vec`` and ``chosen_indices`` do not have the shapes ``(K,)`` and
@@ -120,7 +120,7 @@ def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Ten
         x: Queries or keys, ``(..., seq, d)``.
         positions: Position r of each token, ``(seq, coord_dim)``.
         S: Skew-symmetric matrix, ``(d, d)``. P is its Cayley transform.
-        omega: Ω, the frequencies of each pair of channels along each coordinate, in radians per
+        omega: The frequencies Ω of each pair of channels along each coordinate, in radians per
             unit of position, ``(d // 2, coord_dim)``.
 
     Returns:
@@ -145,7 +145,7 @@ def cayley_after_rope(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) ->
         x: Queries or keys, ``(..., seq, d)``.
         positions: Position r of each token, ``(seq, coord_dim)``.
         S: Skew-symmetric matrix, ``(d, d)``. U is its Cayley transform.
-        omega: Ω, the frequencies of each pair of channels along each coordinate, in radians per
+        omega: The frequencies Ω of each pair of channels along each coordinate, in radians per
             unit of position, ``(d // 2, coord_dim)``.
 
     Returns:
@@ -167,7 +167,7 @@ def cayley_before_split(
         x: Queries or keys of all heads side by side, ``(..., seq, D)``.
         positions: Position of each token, ``(seq, coord_dim)``.
         S: Skew-symmetric matrix, ``(D, D)``.
-        omega: Ω, the frequencies of each pair of channels along each coordinate, in radians per
+        omega: The frequencies Ω of each pair of channels along each coordinate, in radians per
             unit of position, ``(D // 2, coord_dim)``.
         heads: Number of heads; must divide D.
 
