@@ -68,7 +68,7 @@ window.bookRecall = (function () {
     for (let i = 0; i < n; i++) {
       for (let l = 0; l < k; l++) {
         const factor = a[i * aRow + l * aColumn];
-        for (let j = 0; j < m; j++) { there[i * m + j] += factor * b[l * bRow + j * bColumn]; }
+        for (let at = i * m, from = l * bRow; at < (i + 1) * m; at++, from += bColumn) { there[at] += factor * b[from]; }
       }
     }
     return there;
@@ -192,12 +192,13 @@ window.bookRecall = (function () {
         const found = pass(about, weights, batch, grad), size = Math.sqrt(grad.all.reduce((sum, g) => sum + g * g, 0)), clip = Math.min(1, about.clip / (size + 1e-6));
         const rate = about.rate * 0.5 * (1 + Math.cos(Math.PI * done / about.steps));
         done++;
-        grad.all.forEach((slope, i) => {
-          const g = clip * slope;
+        const toMean = rate / (1 - b ** done), toSquare = 1 / (1 - c ** done);
+        for (let i = 0; i < mean.length; i++) {
+          const g = clip * grad.all[i];
           mean[i] = b * mean[i] + (1 - b) * g;
           square[i] = c * square[i] + (1 - c) * g * g;
-          weights.all[i] -= rate / (1 - b ** done) * mean[i] / (Math.sqrt(square[i] / (1 - c ** done)) + 1e-8);
-        });
+          weights.all[i] -= toMean * mean[i] / (Math.sqrt(toSquare * square[i]) + 1e-8);
+        }
         return found;
       },
     };
@@ -210,7 +211,7 @@ bookLive.add("train", (box, programs, about) => {
   "use strict";
   const { colour, element, follow, lazily, ready } = bookLive, { drawn, pass, sequences, training, uniform } = bookRecall;
 
-  const STEP_MS = 16, SLICE_MS = 20;
+  const STEP_MS = 16, SLICE_MS = 40;
   const TEST = sequences(about, about.tested, uniform(about.testSeed));
   const state = { chosen: "shift", seed: 0, playing: 0 };
   const settings = Object.entries(about.settings).map(([name, told]) => ({ name, ...told, run: null }));
