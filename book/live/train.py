@@ -8,9 +8,11 @@ from book.recorded import about, measured, score
 from book.recorded import data as recorded
 from lab.explore.style import COLOURS
 from lab.program import Traced
+from lab.tasks.recall import Recall
 from lab.theory.capacity import guess_accuracy, guess_loss
 from lab.theory.spread import mean
 from results import page_train as study
+from results.recall import EIGHT
 
 HALF = False
 ALT = {
@@ -44,8 +46,8 @@ def curves(cell: str) -> dict[str, list[float]]:
 
 def sizes() -> dict[str, Any]:
     """Return the sizes of task, model and training."""
-    task, settings = study.Recall(**study.EIGHT), study.settings(seed=0, steps=study.STUDY.steps)
-    model = study.make_model(shift=False)
+    task, settings = Recall(**EIGHT), study.settings(seed=0, steps=study.STUDY.steps)
+    model: Any = study.make_model(shift=False)
     return {
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "dim": model.embed.embedding_dim,

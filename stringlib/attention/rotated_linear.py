@@ -7,13 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stringlib.attention.linear import (
-    CONSTANT,
-    attend,
-    packed,
-    prepared,
-    require_fitting,
-)
+from stringlib.attention.linear import CONSTANT, attend
+from stringlib.attention.linear_arguments import packed, prepared, require_fitting
 from stringlib.attention.quotient import moderate_rows, require_no_signs, where_has_gradient
 from stringlib.attention.weights import PositionWeight
 from stringlib.documents import Documents
