@@ -110,20 +110,22 @@ def test_the_encoder_of_the_page_is_the_package(runner: Scripts) -> None:
     generator = torch.Generator().manual_seed(7)
     frequencies = torch.rand(32, generator=generator, dtype=torch.float64)
     words = torch.nn.functional.normalize(torch.randn(16, 64, generator=generator), dim=-1)
+    given = {"frequencies": frequencies, "shares": torch.full((32,), 1 / 32)}
     inputs = {
-        "score": {"frequencies": frequencies},
-        "grid": {"frequencies": frequencies},
+        "score": given,
+        "grid": given,
         "maps": {
             "words": words,
             "mask": (torch.arange(16) < 11).float(),
-            "frequencies": frequencies,
+            **given,
             "basis": torch.tensor([0.0, 0.0, 1.0]),
             "slope": torch.tensor([0.2]),
             "moved": torch.tensor([31_415.0]),
         },
     }
     modules = {"score": encoder.Score(), "grid": encoder.Grid(), "maps": encoder.Maps()}
-    found = computed(runner, bundle(encoder.programs(), half=encoder.HALF), inputs)
+    made = {name: encoder.programs()[f"{name} 32"] for name in modules}
+    found = computed(runner, bundle(made, half=encoder.HALF), inputs)
     for name, module in modules.items():
         for key, value in module(**inputs[name]).items():
             there = torch.tensor(found[name][key], dtype=torch.float64)
@@ -137,9 +139,11 @@ def test_the_encoder_of_the_page_is_the_package(runner: Scripts) -> None:
 def test_the_sentence_of_the_front_page_is_turned_by_the_package(
     runner: Scripts, moved: float
 ) -> None:
-    inputs, module = {"moved": torch.tensor([moved])}, sentence.Sentence()
+    words = torch.nn.functional.normalize(torch.randn(sentence.MOST, sentence.HEAD_DIM), dim=-1)
+    inputs = {"words": words, "mask": (torch.arange(sentence.MOST) < 6).float()}
+    inputs["moved"], module = torch.tensor([moved]), sentence.Sentence()
     found = computed(runner, bundle(sentence.programs(), half=sentence.HALF), {"maps": inputs})
-    wanted, still = module(**inputs), module(torch.zeros(1))
+    wanted, still = module(**inputs), module(**{**inputs, "moved": torch.zeros(1)})
     for name, value in wanted.items():
         assert (torch.tensor(found["maps"][name]) - value.flatten()).abs().max() < 1e-6
     assert (wanted["turned"] - still["turned"]).abs().max() < 1e-6
