@@ -229,7 +229,8 @@ def live(page: Open, name: str, about: dict[str, Any], run: str = RUN, to: str =
 
 def test_a_memory_is_judged_by_the_latest_value(page: Open) -> None:
     told = {"sum": {"title": "Sum", "colour": "red", "kept": KEPT, "once": "", "overwritten": ""}}
-    about = {"most": 8, "asked": 0, "seeds": 2, "memories": told}
+    sizes = [{"channels": 16, "memories": told}]
+    about = {"most": 8, "asked": 0, "seeds": 2, "titles": {"sum": "Sum"}, "sizes": sizes}
     for pairs, judged in (
         ([[0, 1], [0, 2]], "An old value: sum."),
         ([[0, 2], [0, 1]], "Right: sum."),
