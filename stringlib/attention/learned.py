@@ -18,6 +18,7 @@ from stringlib.attention.state import retnet_log_decay
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.weights import PositionWeight
 from stringlib.inputs import per_head
+from stringlib.precision import at_least_float32
 from stringlib.spec import NotNegative, Positive, checked, require
 
 
@@ -187,12 +188,12 @@ class SSDDecay(TokenDecay):
 
     def _decay(self, step: Tensor) -> Tensor:
         """Return the logarithms of the decays for given steps, ``(..., heads, seq, 1)``."""
-        return -(self.log_rate.exp()[:, None] * step)[..., None]
+        return -(_wide(self.log_rate).exp()[:, None] * step)[..., None]
 
     def _step(self, x: Tensor) -> Tensor:
         """Return the steps of given tokens, ``(..., heads, seq)``."""
         # contiguous, because compiled code fails to view the gradient of softplus otherwise
-        return nn.functional.softplus(self.to_step(x).mT.contiguous())
+        return nn.functional.softplus(_wide(self.to_step(x)).mT.contiguous())
 
 
 class KDADecay(TokenDecay):
@@ -246,12 +247,22 @@ class KDADecay(TokenDecay):
         """
         # contiguous, because compiled code fails to view the gradient of softplus otherwise
         step = nn.functional.softplus(_logits(self, x).contiguous())
-        return -self.log_rate.exp()[:, None, None] * step
+        return -_wide(self.log_rate).exp()[:, None, None] * step
 
 
 def _logits(decay: GLADecay | KDADecay, x: Tensor) -> Tensor:
     """Return the output of the low-rank projection per head, ``(..., heads, seq, features)``."""
-    return decay.up(decay.down(x)).unflatten(-1, (decay.heads, -1)).transpose(-3, -2)
+    logits = decay.up(decay.down(x)).unflatten(-1, (decay.heads, -1)).transpose(-3, -2)
+    return _wide(logits)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Return ``x`` in at least float32, because gradients of decays and rates overflow in float16.
+
+    They are sums over channels. Their products with the small derivative of a sigmoid or a softplus
+    are finite.
+    """
+    return x.to(at_least_float32(x.dtype))
 
 
 @torch.no_grad()
@@ -316,7 +327,7 @@ class LearnedDelta(ReplacingWeight):
             key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. Padding does not
                 change the state. Default: None, no padding.
         """
-        beta = self.largest_rate * torch.sigmoid(self.to_rate(x)).mT
+        beta = self.largest_rate * torch.sigmoid(_wide(self.to_rate(x))).mT
         if key_mask is not None:
             beta = beta.masked_fill(~per_head(key_mask, beta.shape, x.device), 0)
         if self.decay is None:
