@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -405,11 +406,18 @@ def test_causal_random_features_are_exported_from_few_tokens(seq):
         assert torch.allclose(program(x), layer(x), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["softmax-rope", "softmax-t5", "relu-kerple-log", "gate"])
-def test_traced_models(name):
+TRACED = ("softmax-rope", "softmax-t5", "relu-kerple-log", "gate", "elu-retnet-None",
+          "favor-circulant-None", "favor-hadamard-None", "layer-kda")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_traced_models_can_be_saved(name):
     model, x = exact("text", name)
-    traced = torch.jit.trace(model.eval(), x, check_trace=False)
-    assert torch.allclose(traced(x.flip(0)), model(x.flip(0)), rtol=0, atol=1e-10)
+    traced, file = torch.jit.trace(model.eval(), x, check_trace=False), io.BytesIO()
+    torch.jit.save(traced, file)
+    file.seek(0)
+    for found in (traced, torch.jit.load(file)):
+        assert torch.allclose(found(x.flip(0)), model(x.flip(0)), rtol=0, atol=1e-10)
 
 
 def test_numbers_of_eight_bits_are_refused():
