@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn.modules import module as hooks
+from torch.nn.utils import parametrizations, prune
 from torch.utils.checkpoint import checkpoint
 
 from stringlib import (
@@ -48,6 +49,8 @@ pytestmark = [
         "For backward hooks to be called, module output should be",  # of a weight for these tokens
         "There is a performance drop because we have not yet implemented the batching rule",
         "The .grad attribute of a Tensor that is not a leaf",  # read by torch.compile itself
+        "torch.ao.quantization is deprecated",
+        "torch.quantize_per_tensor",
         "Converting a tensor to a Python",  # of torch.jit.trace, as are the next two
         "Iterating over a tensor might cause",
         "`torch.jit.trace` is deprecated",
@@ -404,6 +407,63 @@ def test_causal_random_features_are_exported_from_few_tokens(seq):
     for n in (1, 2, 40) if sizes else (seq,):
         x = torch.randn(2, n, 16)
         assert torch.allclose(program(x), layer(x), rtol=0, atol=1e-5)
+
+
+class Int8(nn.Module):
+    """A projection or a table whose weight is an array of integers, as in weight-only schemes."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner, weight = inner, inner.weight.detach()
+        self.scale = nn.Parameter(weight.abs().amax(1, keepdim=True) / 127)
+        self.register_buffer("weight", (weight / self.scale).round().to(torch.int8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = copy.deepcopy(self.inner)
+        found.weight = nn.Parameter(self.weight * self.scale)
+        return found(x)
+
+
+AROUND: dict[str, Callable[[nn.Module, str], Any]] = {
+    "int8": lambda model, name: setattr(model, name, Int8(getattr(model, name))),
+    "weight_norm": lambda model, name: parametrizations.weight_norm(getattr(model, name)),
+    "prune": lambda model, name: prune.l1_unstructured(getattr(model, name), "weight", 0.5),
+    "another": lambda model, name: getattr(model, name).reset_parameters(),
+    "own": lambda model, name: setattr(model, name, nn.Sequential(getattr(model, name))),
+    "dynamic": lambda model, name: setattr(model, name, dynamic(getattr(model, name))),
+}
+
+
+def dynamic(linear: nn.Module) -> nn.Module:
+    scheme = {nn.Linear: torch.ao.quantization.default_dynamic_qconfig}
+    if isinstance(linear, nn.Embedding):
+        scheme = {nn.Embedding: torch.ao.quantization.float_qparams_weight_only_qconfig}
+    return torch.ao.quantization.quantize_dynamic(nn.Sequential(linear.float()), scheme)[0]
+
+
+@pytest.mark.parametrize("part", ["embed", "readout"])
+@pytest.mark.parametrize("name", AROUND)
+def test_a_readout_or_an_embedding_of_ones_own_stays_as_it_is(name, part):
+    """A move of a tied model would otherwise put the weight of the embedding into the readout."""
+    torch.manual_seed(0)
+    model, x = language_model("softmax-rope"), text(2, 5)
+    model.readout = nn.Linear(16, 11, bias=False) if name == "another" else model.readout
+    AROUND[name](model, part)
+    wanted = model(x).detach()
+    assert torch.allclose(model.to("cpu").float()(x), wanted, rtol=0, atol=1e-6)
+    model.load_state_dict(model.state_dict())
+    assert torch.allclose(model(x), wanted, rtol=0, atol=1e-6)
+    model.generate(x, 2)
+    assert model.init_state(2)[0].length == 0
+
+
+@pytest.mark.parametrize("name", ["int8", "dynamic"])
+def test_images_with_a_quantised_projection(name):
+    """Its tokens are no integers."""
+    model = ViT(8, 4, 3, 16, 1, 2)
+    bare, x = copy.deepcopy(model), torch.randn(2, 1, 8, 8)
+    AROUND[name](model, "embed")
+    assert torch.allclose(model(x), bare(x), rtol=0, atol=0.05)
 
 
 TRACED = ("softmax-rope", "softmax-t5", "relu-kerple-log", "gate", "elu-retnet-None",
