@@ -458,6 +458,37 @@ def test_a_readout_or_an_embedding_of_ones_own_stays_as_it_is(name, part):
 
 
 @pytest.mark.parametrize("name", ["int8", "dynamic"])
+@pytest.mark.parametrize("case", ["softmax-rope", "favor-rope", "layer-retnet"])
+def test_layers_with_quantised_projections_decode(case, name):
+    layer, x = language_model(case).blocks[0].attention, torch.randn(2, 5, 16)
+    for part in ("to_q", "to_k", "to_v", "to_out"):
+        AROUND[name](layer, part)
+    state, found = layer.init_state(2), []
+    for token in x.split(1, 1):
+        out, state = layer(token, state=state, return_state=True)
+        found.append(out)
+    assert torch.allclose(torch.cat(found, 1), layer(x), rtol=0, atol=0.05)
+
+
+def test_weights_of_torchao_at_every_length():
+    """As many tokens as channels, 16, and more: layers would merge the basis into plain weights."""
+    quantization = pytest.importorskip("torchao.quantization")
+    model = LanguageModel(11, 16, 2, 2, "cayley")
+    quantization.quantize_(model, quantization.Int8WeightOnlyConfig())
+    plain = copy.deepcopy(model)
+    for linear in plain.modules():
+        if isinstance(linear, nn.Linear) and hasattr(linear.weight, "dequantize"):
+            linear.weight = nn.Parameter(linear.weight.dequantize())
+    for n in (1, 7, 8, 9, 33):
+        x = text(2, n)
+        assert torch.allclose(model(x), plain(x), rtol=0, atol=1e-4)
+    attention = model.blocks[0].attention
+    assert attention.init_state(2).length == 0
+    with pytest.raises(ValueError, match="to be folded"):
+        attention.folded()
+
+
+@pytest.mark.parametrize("name", ["int8", "dynamic"])
 def test_images_with_a_quantised_projection(name):
     """Its tokens are no integers."""
     model = ViT(8, 4, 3, 16, 1, 2)
