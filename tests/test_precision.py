@@ -20,12 +20,14 @@ from stringlib import (
     precision,
     random_turn,
 )
+from stringlib.attention.published import LAYERS as PUBLISHED
+from stringlib.attention.published import make_layer
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.encoders.scaling import ntk_aware, yarn
 from stringlib.positions import grid_positions
 from stringlib.testing.encoders import inputs
 from tests.encoder_cases import CASES, make
-from tests.model_cases import WEIGHTS
+from tests.model_cases import WEIGHTS, weight
 from tests.watched import Watched
 
 
@@ -106,7 +108,7 @@ def test_every_encoder_works_without_float64(name: str, apple) -> None:
     assert all(t.grad.isfinite().all() for t in leaves)
 
 
-WEIGHTS = {**WEIGHTS, "toeplitz": {"length": 6}}
+WEIGHTS = {**WEIGHTS, "toeplitz": {"length": 20}}
 LAYERS = {
     **{f"softmax-{name}": {"encoder": name} for name in (None, *ENCODERS)},
     **{name: {"attention": name} for name in FEATURES},
@@ -127,6 +129,35 @@ def test_every_attention_works_without_float64(name: str, apple) -> None:
         layer.attention_weights(torch.randn(1, 6, 24))
         if layer.features is None and layer.encoder is not None:
             layer.folded()(torch.randn(1, 6, 24))
+
+
+@pytest.mark.parametrize("size", [4, 100])
+@pytest.mark.parametrize("name", [*LAYERS, *PUBLISHED])
+def test_float16_is_finite_where_float32_fits_into_it(name: str, size: float) -> None:
+    """Outputs and gradients; 100 is far beyond what the norm before a layer returns."""
+    torch.manual_seed(0)
+    if name in PUBLISHED:
+        narrow: nn.Module = make_layer(name, 24, 2).half()
+    else:
+        narrow = MultiHeadAttention(24, 2, causal=True, **LAYERS[name]).half()
+    if size == 100 and name in ("identity", "favor-after"):
+        pytest.skip("sums that are not divided, or divided by next to nothing, do not fit")
+    wide, x = copy.deepcopy(narrow).float(), (size * torch.randn(2, 20, 24)).half()
+    found = []
+    for layer, given in ((narrow, x.clone()), (wide, x.float())):
+        out = layer(given.requires_grad_())
+        out.float().square().mean().backward()
+        found.append([out, given.grad, *(p.grad for p in layer.parameters())])
+    for got, want in zip(*found, strict=True):
+        fits = want.abs() < torch.finfo(torch.float16).max
+        assert got[fits].isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["gla", "ssd", "delta", "gated-delta", "kda"])
+def test_decays_and_rates_of_half_layers_are_float32(name: str) -> None:
+    """Their gradients are sums over channels, which overflow in float16 beside a small sigmoid'."""
+    made = weight(name).half()(torch.randn(3, 16).half())
+    assert {t.dtype for t in made.buffers()} == {torch.float32}
 
 
 def test_everything_is_made_without_float64(apple) -> None:

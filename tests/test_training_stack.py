@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
-from stringlib import LanguageModel, MultiHeadAttention, ViT
+from stringlib import CayleySTRING, LanguageModel, MultiHeadAttention, T5Bias, ViT
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "book" / "training_stack.md").read_text(encoding="utf8")
@@ -140,6 +140,45 @@ def test_what_the_page_says_of_adapters() -> None:
         found = every(tokens)
         difference = (every.merge_and_unload()(tokens) - found).abs().max()
         assert (difference > 0.1) == tied
+
+
+def test_a_step_of_opacus_is_a_plain_step() -> None:
+    opacus = pytest.importorskip("opacus")
+    names = run("Gradients of each sequence")
+    tokens, each = names["tokens"], names["each"]  # of the model before any step
+    plain = copy.deepcopy(names["model"])
+    model = LanguageModel(vocab=64, dim=16, depth=2, heads=2, encoder="circulant")
+    model.load_state_dict(plain.state_dict())
+    _, optimizer, _ = opacus.PrivacyEngine().make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=torch.utils.data.DataLoader(tokens, batch_size=4),
+        noise_multiplier=0.0,
+        max_grad_norm=1e6,
+        poisson_sampling=False,
+        grad_sample_mode="no_op",
+    )
+    for name, p in model.named_parameters():
+        p.grad_sample = each[name]
+    optimizer.step()
+    names["step"](plain, tokens)
+    torch.optim.SGD(plain.parameters(), lr=0.1).step()
+    torch.testing.assert_close([*model.parameters()], [*plain.parameters()])
+
+
+def test_averaged_integers_are_what_the_page_says() -> None:
+    """If PyTorch no longer truncates them, the page need not warn of them."""
+    averages = torch.optim.swa_utils
+    for make in (lambda: CayleySTRING(16), lambda: T5Bias(2)):
+        model, found = make(), []
+        for told in (False, True):
+            mean = averages.get_ema_multi_avg_fn(0.9)
+            averaged = averages.AveragedModel(model, multi_avg_fn=mean, use_buffers=told)
+            for _ in range(5):
+                averaged.update_parameters(model)
+            pairs = zip(averaged.module.buffers(), model.buffers(), strict=True)
+            found.append(all(torch.equal(a, b) for a, b in pairs))
+        assert found == [True, False]
 
 
 def test_folding_is_refused_where_the_page_says_so() -> None:

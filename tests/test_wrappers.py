@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn.modules import module as hooks
+from torch.nn.utils import parametrizations, prune
 from torch.utils.checkpoint import checkpoint
 
 from stringlib import (
@@ -47,6 +49,8 @@ pytestmark = [
         "For backward hooks to be called, module output should be",  # of a weight for these tokens
         "There is a performance drop because we have not yet implemented the batching rule",
         "The .grad attribute of a Tensor that is not a leaf",  # read by torch.compile itself
+        "torch.ao.quantization is deprecated",
+        "torch.quantize_per_tensor",
         "Converting a tensor to a Python",  # of torch.jit.trace, as are the next two
         "Iterating over a tensor might cause",
         "`torch.jit.trace` is deprecated",
@@ -405,11 +409,106 @@ def test_causal_random_features_are_exported_from_few_tokens(seq):
         assert torch.allclose(program(x), layer(x), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["softmax-rope", "softmax-t5", "relu-kerple-log", "gate"])
-def test_traced_models(name):
+class Int8(nn.Module):
+    """A projection or a table whose weight is an array of integers, as in weight-only schemes."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner, weight = inner, inner.weight.detach()
+        self.scale = nn.Parameter(weight.abs().amax(1, keepdim=True) / 127)
+        self.register_buffer("weight", (weight / self.scale).round().to(torch.int8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = copy.deepcopy(self.inner)
+        found.weight = nn.Parameter(self.weight * self.scale)
+        return found(x)
+
+
+AROUND: dict[str, Callable[[nn.Module, str], Any]] = {
+    "int8": lambda model, name: setattr(model, name, Int8(getattr(model, name))),
+    "weight_norm": lambda model, name: parametrizations.weight_norm(getattr(model, name)),
+    "prune": lambda model, name: prune.l1_unstructured(getattr(model, name), "weight", 0.5),
+    "another": lambda model, name: getattr(model, name).reset_parameters(),
+    "own": lambda model, name: setattr(model, name, nn.Sequential(getattr(model, name))),
+    "dynamic": lambda model, name: setattr(model, name, dynamic(getattr(model, name))),
+}
+
+
+def dynamic(linear: nn.Module) -> nn.Module:
+    scheme = {nn.Linear: torch.ao.quantization.default_dynamic_qconfig}
+    if isinstance(linear, nn.Embedding):
+        scheme = {nn.Embedding: torch.ao.quantization.float_qparams_weight_only_qconfig}
+    return torch.ao.quantization.quantize_dynamic(nn.Sequential(linear.float()), scheme)[0]
+
+
+@pytest.mark.parametrize("part", ["embed", "readout"])
+@pytest.mark.parametrize("name", AROUND)
+def test_a_readout_or_an_embedding_of_ones_own_stays_as_it_is(name, part):
+    """A move of a tied model would otherwise put the weight of the embedding into the readout."""
+    torch.manual_seed(0)
+    model, x = language_model("softmax-rope"), text(2, 5)
+    model.readout = nn.Linear(16, 11, bias=False) if name == "another" else model.readout
+    AROUND[name](model, part)
+    wanted = model(x).detach()
+    assert torch.allclose(model.to("cpu").float()(x), wanted, rtol=0, atol=1e-6)
+    model.load_state_dict(model.state_dict())
+    assert torch.allclose(model(x), wanted, rtol=0, atol=1e-6)
+    model.generate(x, 2)
+    assert model.init_state(2)[0].length == 0
+
+
+@pytest.mark.parametrize("name", ["int8", "dynamic"])
+@pytest.mark.parametrize("case", ["softmax-rope", "favor-rope", "layer-retnet"])
+def test_layers_with_quantised_projections_decode(case, name):
+    layer, x = language_model(case).blocks[0].attention, torch.randn(2, 5, 16)
+    for part in ("to_q", "to_k", "to_v", "to_out"):
+        AROUND[name](layer, part)
+    state, found = layer.init_state(2), []
+    for token in x.split(1, 1):
+        out, state = layer(token, state=state, return_state=True)
+        found.append(out)
+    assert torch.allclose(torch.cat(found, 1), layer(x), rtol=0, atol=0.05)
+
+
+def test_weights_of_torchao_at_every_length():
+    """As many tokens as channels, 16, and more: layers would merge the basis into plain weights."""
+    quantization = pytest.importorskip("torchao.quantization")
+    model = LanguageModel(11, 16, 2, 2, "cayley")
+    quantization.quantize_(model, quantization.Int8WeightOnlyConfig())
+    plain = copy.deepcopy(model)
+    for linear in plain.modules():
+        if isinstance(linear, nn.Linear) and hasattr(linear.weight, "dequantize"):
+            linear.weight = nn.Parameter(linear.weight.dequantize())
+    for n in (1, 7, 8, 9, 33):
+        x = text(2, n)
+        assert torch.allclose(model(x), plain(x), rtol=0, atol=1e-4)
+    attention = model.blocks[0].attention
+    assert attention.init_state(2).length == 0
+    with pytest.raises(ValueError, match="to be folded"):
+        attention.folded()
+
+
+@pytest.mark.parametrize("name", ["int8", "dynamic"])
+def test_images_with_a_quantised_projection(name):
+    """Its tokens are no integers."""
+    model = ViT(8, 4, 3, 16, 1, 2)
+    bare, x = copy.deepcopy(model), torch.randn(2, 1, 8, 8)
+    AROUND[name](model, "embed")
+    assert torch.allclose(model(x), bare(x), rtol=0, atol=0.05)
+
+
+TRACED = ("softmax-rope", "softmax-t5", "relu-kerple-log", "gate", "elu-retnet-None",
+          "favor-circulant-None", "favor-hadamard-None", "layer-kda")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_traced_models_can_be_saved(name):
     model, x = exact("text", name)
-    traced = torch.jit.trace(model.eval(), x, check_trace=False)
-    assert torch.allclose(traced(x.flip(0)), model(x.flip(0)), rtol=0, atol=1e-10)
+    traced, file = torch.jit.trace(model.eval(), x, check_trace=False), io.BytesIO()
+    torch.jit.save(traced, file)
+    file.seek(0)
+    for found in (traced, torch.jit.load(file)):
+        assert torch.allclose(found(x.flip(0)), model(x.flip(0)), rtol=0, atol=1e-10)
 
 
 def test_numbers_of_eight_bits_are_refused():

@@ -51,7 +51,7 @@ def fast_hadamard(x: Tensor) -> Tensor:
     Raises:
         ValueError: If n is not a power of 2.
     """
-    size = x.shape[-1]
+    size = int(x.shape[-1])  # torch.jit.trace has tensors as sizes
     _require_power("x.shape[-1]", size)
     low = 1 << (size.bit_length() // 2)
     inner, outer = (hadamard(n, x.device).to(x.dtype) for n in (low, size // low))

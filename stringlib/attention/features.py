@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from stringlib.kernels.features import elu_plus_one
 from stringlib.moved import forward
+from stringlib.precision import at_least_float32
 from stringlib.spec import Floats, checked
 
 
@@ -104,8 +105,12 @@ class ELUFeatures(FeatureMap):
 
     @checked
     def forward(self, x: Floats[Tensor, "..."], is_query: bool = True) -> Tensor:
-        """Return the features, in the shape of ``x``. Queries and keys are treated alike."""
-        return elu_plus_one(x)
+        """Return the features, in the shape of ``x``. Queries and keys are treated alike.
+
+        The features are float64 if ``x`` is float64, and otherwise float32, because small features
+        are 0 in float16, and their gradients overflow.
+        """
+        return elu_plus_one(x.to(at_least_float32(x.dtype)))
 
 
 __getattr__ = forward(__name__, "stringlib.attention.favor", "FavorFeatures", "optimal_alpha")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +95,10 @@ class AttentionLayer(nn.Module):
             1
         """
         lead = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
-        nothing = next(self.parameters()).new_zeros(*lead, 0, self.dim)
+        # not new_zeros of a parameter, because quantised weights are integers or have no new_zeros
+        device = next(itertools.chain(self.parameters(), self.buffers())).device
+        dtype = next((p.dtype for p in self.parameters() if p.is_floating_point()), None)
+        nothing = torch.zeros(*lead, 0, self.dim, dtype=dtype, device=device)
         state = self(nothing, return_state=True)[1]
         return state if max_length is None else state.with_room(max_length)
 

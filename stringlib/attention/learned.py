@@ -17,6 +17,7 @@ from stringlib.attention.state import retnet_log_decay
 from stringlib.attention.toeplitz import ToeplitzWeight
 from stringlib.attention.weights import PositionWeight
 from stringlib.inputs import per_head
+from stringlib.precision import at_least_float32
 from stringlib.spec import checked
 
 
@@ -186,12 +187,12 @@ class SSDDecay(TokenDecay):
 
     def _decay(self, step: Tensor) -> Tensor:
         """Return the logarithms of the decays for given steps, ``(..., heads, seq, 1)``."""
-        return -(self.log_rate.exp()[:, None] * step)[..., None]
+        return -(wide(self.log_rate).exp()[:, None] * step)[..., None]
 
     def _step(self, x: Tensor) -> Tensor:
         """Return the steps of given tokens, ``(..., heads, seq)``."""
         # contiguous, because compiled code fails to view the gradient of softplus otherwise
-        return nn.functional.softplus(self.to_step(x).mT.contiguous())
+        return nn.functional.softplus(wide(self.to_step(x)).mT.contiguous())
 
 
 class KDADecay(TokenDecay):
@@ -245,12 +246,22 @@ class KDADecay(TokenDecay):
         """
         # contiguous, because compiled code fails to view the gradient of softplus otherwise
         step = nn.functional.softplus(_logits(self, x).contiguous())
-        return -self.log_rate.exp()[:, None, None] * step
+        return -wide(self.log_rate).exp()[:, None, None] * step
 
 
 def _logits(decay: GLADecay | KDADecay, x: Tensor) -> Tensor:
     """Return the output of the low-rank projection per head, ``(..., heads, seq, features)``."""
-    return decay.up(decay.down(x)).unflatten(-1, (decay.heads, -1)).transpose(-3, -2)
+    logits = decay.up(decay.down(x)).unflatten(-1, (decay.heads, -1)).transpose(-3, -2)
+    return wide(logits)
+
+
+def wide(x: Tensor) -> Tensor:
+    """Return ``x`` in at least float32, because gradients of decays and rates overflow in float16.
+
+    They are sums over channels. Their products with the small derivative of a sigmoid or a softplus
+    are finite.
+    """
+    return x.to(at_least_float32(x.dtype))
 
 
 @torch.no_grad()

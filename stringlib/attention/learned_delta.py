@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.delta import DeltaWeight, KDAWeight, ReplacingWeight
-from stringlib.attention.learned import KDADecay, SSDDecay, TokenDecay
+from stringlib.attention.learned import KDADecay, SSDDecay, TokenDecay, wide
 from stringlib.inputs import per_head
 from stringlib.spec import NotNegative, Positive, require
 
@@ -69,7 +69,7 @@ class LearnedDelta(ReplacingWeight):
             key_mask: False for padding, ``(..., seq)`` or ``(..., heads, seq)``. Padding does not
                 change the state. Default: None, no padding.
         """
-        beta = self.largest_rate * torch.sigmoid(self.to_rate(x)).mT
+        beta = self.largest_rate * torch.sigmoid(wide(self.to_rate(x))).mT
         if key_mask is not None:
             beta = beta.masked_fill(~per_head(key_mask, beta.shape, x.device), 0)
         if self.decay is None:

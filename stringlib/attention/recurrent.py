@@ -16,6 +16,7 @@ from stringlib.attention.weights import PositionWeight
 from stringlib.documents import documents_of
 from stringlib.encoders.rotary import Phases, RotaryEncoder
 from stringlib.inputs import require_split
+from stringlib.precision import at_least_float32
 from stringlib.spec import Floats, Indices, Reals, checked
 
 
@@ -167,7 +168,10 @@ class RecurrentAttention(AttentionLayer):
         if self.convolution is not None and state is not None:
             before, state = opened(state, ConvolvedState)
             self.core.require_state(state)
-        q, k, v = self.to_q(x), self.to_k(x), self.to_v(x)
+        # in float32, because the sums are not divided: before the norm they overflow in float16
+        q, k, v = (
+            y.to(at_least_float32(y.dtype)) for y in (self.to_q(x), self.to_k(x), self.to_v(x))
+        )
         if self.convolution is not None:
             # by name, because hooks such as those of Opacus expect tensors as positional arguments
             joined, last = self.convolution(

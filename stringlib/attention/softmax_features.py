@@ -52,12 +52,15 @@ class HedgehogFeatures(FeatureMap):
         Args:
             x: Queries or keys, ``(..., heads, seq, d)``.
             is_query: True for queries. Queries and keys are treated alike.
+
+        Returns:
+            The features in float32 or float64, because small features are 0 in float16.
         """
         require_heads("x", x, self.heads)
         exact = at_least_float32(x.dtype)
         with without_autocast(x):
             y = x.to(exact) @ self.weight.to(exact).mT
-            return torch.cat([y, -y], -1).softmax(-1).to(x.dtype)
+            return torch.cat([y, -y], -1).softmax(-1)
 
     def extra_repr(self) -> str:
         """Return the arguments that ``repr`` shows."""
@@ -95,11 +98,13 @@ class TaylorFeatures(FeatureMap):
         Args:
             x: Queries or keys, ``(..., d)``.
             is_query: True for queries. Queries and keys are treated alike.
+
+        Returns:
+            The features in float32 or float64, because products of channels overflow in float16.
         """
-        exact = at_least_float32(x.dtype)
-        y = x.to(exact)
+        y = x.to(at_least_float32(x.dtype))
         products = (y.unsqueeze(-1) * y.unsqueeze(-2)).flatten(-2) / 2**0.5
-        return torch.cat([torch.ones_like(y[..., :1]), y, products], -1).to(x.dtype)
+        return torch.cat([torch.ones_like(y[..., :1]), y, products], -1)
 
     def extra_repr(self) -> str:
         """Return the arguments that ``repr`` shows."""

@@ -27,7 +27,7 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
     if log_decay.shape[-1] == 1:
         # tril first: an entry for a later key may be infinite, and times 0 it would be NaN
         return (q @ k.mT).tril() * decay_matrix(log_decay.squeeze(-1))
-    size = q.shape[-2]
+    size = int(q.shape[-2])  # torch.jit.trace has tensors as sizes
     missing = (1 << (size - 1).bit_length()) - size  # halving needs a power of 2
     q, k, log_decay = (pad(x, (0, 0, 0, missing)) for x in (q, k, log_decay))
     return scores_by_halves(q, k, log_decay)[..., :size, :size]

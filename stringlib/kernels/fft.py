@@ -36,6 +36,8 @@ def circular_convolution(x: Tensor, spectrum: Tensor) -> Tensor:
     if x.numel() == 0:  # MKL has no FFT of empty tensors
         shape = common_shape(x.shape[:-1], spectrum.shape[:-1])
         return x.expand(*shape, x.shape[-1]) * spectrum.real.sum()
+    if torch._C._is_tracing():
+        return _CircularConvolution.forward(x, spectrum)
     return _CircularConvolution.apply(x, spectrum)
 
 

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from stringlib.inputs import common_shape
+from stringlib.inputs import common_shape, is_recorded
 from stringlib.kernels.chunks import Plain, chunk_size, chunks_by_hand, in_chunks
 from stringlib.kernels.decays import decay_matrix, decayed_scores, sum_of_later
 
@@ -96,7 +96,7 @@ def causal_sums(
     if mode == "recurrent":
         return _token_by_token(q, k, u, log_decay, state)
     size = chunk_size(u, DECAY_CHUNK, mode)
-    if log_decay.shape[-1] > 1 or torch.compiler.is_compiling():  # a compiler fuses this form
+    if log_decay.shape[-1] > 1 or is_recorded():
         return decayed_chunks(q, k, u, log_decay, state, size)
     # one decay per token; the state already has the common leading dimensions
     q, k, u, log_decay = (x.expand(*batch_shape, *x.shape[-2:]) for x in (q, k, u, log_decay))
@@ -121,7 +121,8 @@ def _plain_sums(
     if state is not None:
         state = state.expand(*batch_shape, *state.shape[-2:]).flatten(0, -3)
     few = n > FEW_CHUNKS * length and len(u) <= FEW_HEADS and torch.get_num_threads() > 1
-    if mode != "recurrent" and n > length and (few or u.device.type != "cpu"):
+    by_hand = (few or u.device.type != "cpu") and not torch._C._is_tracing()
+    if mode != "recurrent" and n > length and by_hand:
         size = -(-n // -(-n // length))  # chunks of equal size with the least padding
         sums, state = _by_hand(_plain_chunks, q, k, u, None, state, size)
     else:

@@ -152,7 +152,8 @@ class LanguageModel(Blocks):
         initialize(self)
         nn.init.normal_(self.embed.weight, std=dim**-0.5)
         self.tied = tied
-        self._tie()
+        if tied:
+            self.readout.weight = self.embed.weight
         self.register_load_state_dict_post_hook(_tied_again)
 
     @checked
@@ -258,7 +259,8 @@ class LanguageModel(Blocks):
                 f"batch_shape must contain one number, the size of the batch, got {batch_shape}"
             )
         # the model itself reads no tokens, so that wrappers and hooks of its blocks run
-        nothing = torch.zeros(*shape, 0, dtype=torch.int64, device=self.embed.weight.device)
+        device = next(self.parameters()).device
+        nothing = torch.zeros(*shape, 0, dtype=torch.int64, device=device)
         return self._state_after(nothing, max_length)
 
     def _state_after(self, tokens: Tensor, max_length: int | None) -> tuple[State, ...]:
@@ -302,17 +304,32 @@ class LanguageModel(Blocks):
         """
         return sampled(self, tokens, count, key_mask, temperature, generator)
 
-    def _tie(self) -> None:
-        if self.tied:
-            self.readout.weight = self.embed.weight
+    def _load_from_state_dict(self, *args: Any) -> None:
+        """Load a state, and tie the shared weight again, which ``assign=True`` splits into two."""
+        self._tied_before = self._is_tied()
+        super()._load_from_state_dict(*args)
+
+    def _is_tied(self) -> bool:
+        """Return whether the embedding and the readout have one weight.
+
+        The result is False if one of the two was replaced, or if its weight is now computed, for
+        example by a parametrisation. Two weights on the meta device have no values yet, and count
+        as one.
+        """
+        embed, readout = (m._parameters.get("weight") for m in (self.embed, self.readout))
+        if embed is None or readout is None or not self.tied:
+            return False
+        return embed is readout or (embed.is_meta and readout.is_meta)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LanguageModel:
         """Move or convert the model, and tie the shared weight again.
 
         A move from the meta device can replace the shared weight by two separate weights.
         """
+        tied = self._is_tied()
         super()._apply(fn, recurse)
-        self._tie()
+        if tied:
+            self.readout.weight = self.embed.weight
         return self
 
     def _require_tokens(self, tokens: Tensor, state: Sequence[State] | None) -> int:
@@ -322,8 +339,9 @@ class LanguageModel(Blocks):
             ValueError: If the tokens are on another device than the model, if there is not one
                 state for each block, or if there are more tokens than ``length``.
         """
-        if not is_offloaded(self.embed):
-            require_same_device("the model", self.embed.weight, "tokens", tokens)
+        weight = getattr(self.embed, "weight", None)  # a quantised embedding has another, or none
+        if isinstance(weight, Tensor) and not is_offloaded(self.embed):
+            require_same_device("the model", weight, "tokens", tokens)
         if state is not None and len(state) != len(self.blocks):
             raise ValueError(
                 f"state must contain {len(self.blocks)} states, one for each block, got "
@@ -340,4 +358,5 @@ class LanguageModel(Blocks):
 
 def _tied_again(model: LanguageModel, _: Any) -> None:
     """Tie the shared weight again, which ``load_state_dict(assign=True)`` splits into two."""
-    model._tie()
+    if model._tied_before:
+        model.readout.weight = model.embed.weight

@@ -230,8 +230,9 @@ class ViT(Blocks):
                 have another size than ``image_size``.
         """
         require_like_weight("images", images, self.embed)
-        # under autocast the projection returns half precision; the blocks add to full precision
-        x = self.embed(self.patches(images)).to(self.embed.weight.dtype)
+        # Under autocast the projection returns half precision; the blocks add to full precision.
+        # The dtype is that of the norm, because the weight of a quantised projection is int8.
+        x = self.embed(self.patches(images)).to(self.norm.weight.dtype)
         grid = self._cells("images", tuple(images.shape[2:]))
         if self.toeplitz and grid != self.grid:
             raise ValueError(
