@@ -299,15 +299,6 @@ def can_inspect(x: Tensor) -> bool:
     return not (isinstance(x, FakeTensor) or torch.compiler.is_compiling())
 
 
-def is_recorded() -> bool:
-    """Return whether a compiler or ``torch.jit.trace`` records the operations that are called.
-
-    A compiler fuses plain operations by itself, and a trace that contains a gradient written by
-    hand cannot be saved.
-    """
-    return torch.compiler.is_compiling() or torch._C._is_tracing()
-
-
 def in_torch_func() -> bool:
     """Return whether ``vmap`` or a derivative of ``torch.func`` is active; False if compiled."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()

@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stringlib.inputs import is_recorded
-
 
 def half_square(x: Tensor) -> Tensor:
     """Return ‖x‖²/2 along the last dimension, ``(..., 1)`` for ``x`` of shape ``(..., d)``."""
@@ -40,7 +38,8 @@ def elu_plus_one(x: Tensor) -> Tensor:
     The derivative is 1 where the value is greater than 1, and equal to the value elsewhere. So the
     gradient written by hand takes one pass over memory, while the gradient of autograd takes four.
     """
-    plain = not x.requires_grad or is_recorded()
+    recorded = torch.compiler.is_compiling() or torch._C._is_tracing()
+    plain = not x.requires_grad or recorded
     return _elu_plus_one(x) if plain else _ELUPlusOne.apply(x)
 
 

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from stringlib.inputs import common_shape, is_recorded
+from stringlib.inputs import common_shape
 from stringlib.kernels.chunks import Plain, chunk_size, chunks_by_hand, in_chunks
 from stringlib.kernels.decays import decay_matrix, decayed_scores, sum_of_later
 
@@ -96,7 +96,9 @@ def causal_sums(
     if mode == "recurrent":
         return _token_by_token(q, k, u, log_decay, state)
     size = chunk_size(u, DECAY_CHUNK, mode)
-    if log_decay.shape[-1] > 1 or is_recorded():
+    # a compiler fuses this form, and a trace with a gradient written by hand cannot be saved
+    recorded = torch.compiler.is_compiling() or torch._C._is_tracing()
+    if log_decay.shape[-1] > 1 or recorded:
         return decayed_chunks(q, k, u, log_decay, state, size)
     # one decay per token; the state already has the common leading dimensions
     q, k, u, log_decay = (x.expand(*batch_shape, *x.shape[-2:]) for x in (q, k, u, log_decay))

@@ -17,7 +17,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stringlib.inputs import is_recorded
 from stringlib.kernels import fast_rotation
 from stringlib.precision import widest
 from stringlib.spec import Count0, Positive, checked
@@ -82,7 +81,7 @@ def rotate_pairs(x: Tensor, phases: Tensor, layout: str = "interleaved") -> Tens
         rotated = rotate_pairs(x[..., : 2 * pairs], phases, layout)
         return torch.cat([rotated, x[..., 2 * pairs :].expand(*rotated.shape[:-1], -1)], -1)
     phases = phases.to(x.dtype)
-    if not is_recorded():
+    if not (torch.compiler.is_compiling() or torch._C._is_tracing()):
         return fast_rotation.rotate(x, phases, layout)
     cos, sin = phases.unbind(-1)
     pair = -1 if layout == "interleaved" else -2  # the dimension of the two channels of a pair

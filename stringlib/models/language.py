@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,11 +28,12 @@ from stringlib.models.blocks import (
     share_encoders,
 )
 from stringlib.models.sampling import sampled
+from stringlib.models.tied import Tied
 from stringlib.options import FIXED, known_options
 from stringlib.spec import Count0, Indices, NotNegative, Positions, Share, checked
 
 
-class LanguageModel(Blocks):
+class LanguageModel(Tied, Blocks):
     r"""Causal language model: an embedding, causal blocks, a norm, and logits of the next token.
 
     Args:
@@ -152,9 +153,7 @@ class LanguageModel(Blocks):
         initialize(self)
         nn.init.normal_(self.embed.weight, std=dim**-0.5)
         self.tied = tied
-        if tied:
-            self.readout.weight = self.embed.weight
-        self.register_load_state_dict_post_hook(_tied_again)
+        self._tie()
 
     @checked
     def forward(
@@ -304,34 +303,6 @@ class LanguageModel(Blocks):
         """
         return sampled(self, tokens, count, key_mask, temperature, generator)
 
-    def _load_from_state_dict(self, *args: Any) -> None:
-        """Load a state, and tie the shared weight again, which ``assign=True`` splits into two."""
-        self._tied_before = self._is_tied()
-        super()._load_from_state_dict(*args)
-
-    def _is_tied(self) -> bool:
-        """Return whether the embedding and the readout have one weight.
-
-        The result is False if one of the two was replaced, or if its weight is now computed, for
-        example by a parametrisation. Two weights on the meta device have no values yet, and count
-        as one.
-        """
-        embed, readout = (m._parameters.get("weight") for m in (self.embed, self.readout))
-        if embed is None or readout is None or not self.tied:
-            return False
-        return embed is readout or (embed.is_meta and readout.is_meta)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LanguageModel:
-        """Move or convert the model, and tie the shared weight again.
-
-        A move from the meta device can replace the shared weight by two separate weights.
-        """
-        tied = self._is_tied()
-        super()._apply(fn, recurse)
-        if tied:
-            self.readout.weight = self.embed.weight
-        return self
-
     def _require_tokens(self, tokens: Tensor, state: Sequence[State] | None) -> int:
         """Return the number of tokens that the states already contain, after checks.
 
@@ -354,9 +325,3 @@ class LanguageModel(Blocks):
                 f"state, got {before + tokens.shape[-1]}. Create the model with a larger length."
             )
         return before
-
-
-def _tied_again(model: LanguageModel, _: Any) -> None:
-    """Tie the shared weight again, which ``load_state_dict(assign=True)`` splits into two."""
-    if model._tied_before:
-        model.readout.weight = model.embed.weight
