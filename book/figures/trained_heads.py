@@ -126,7 +126,7 @@ def distances(head: str, size: int) -> list[float]:
 
 
 def replaced(size: int, seed: int) -> Any:
-    """Return the trained model with FAVOR+ in the place of softmax, without further training.
+    """Return the trained model with FAVOR+ instead of softmax, without further training.
 
     Args:
         size: Number of features.
@@ -149,11 +149,11 @@ def bits(reader: Any) -> list[float]:
 
 
 def trained_heads(head: str, features: int) -> Drawn:
-    """Draw the weights of a trained head, and the weights that FAVOR+ gives in its place.
+    """Draw the weights of a trained head, and those of FAVOR+ instead.
 
     Args:
-        head: One of :data:`HEADS`.
-        features: One of :data:`SIZES`.
+        head: One of ``HEADS``.
+        features: One of ``SIZES``.
 
     Returns:
         A figure of the weights of one query, and of the distance of all weights from softmax.
@@ -235,7 +235,7 @@ def scores_by_distance(head: str) -> Drawn:
     """Draw the mean score of a trained head by distance, and how much each pair of channels varies.
 
     Args:
-        head: One of :data:`HEADS`.
+        head: One of ``HEADS``.
 
     Returns:
         A figure of the mean score against the distance, and of a bar for each pair.
