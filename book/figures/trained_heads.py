@@ -185,7 +185,10 @@ def trained_heads(head: str, features: int) -> Drawn:
         Panel(
             below,
             "distance of all weights from softmax",
-            axis("number of features m", 1.7, 4.3, type="log", tickvals=SIZES),
+            axis(
+                "number of features m", 1.7, 4.35, type="log", tickvals=SIZES,
+                ticktext=[f"{m:,}" for m in SIZES],
+            ),
             axis(
                 "relative to uniform", -0.35, 0.26, type="log", tickvals=ticks,
                 ticktext=[f"{y:g}" for y in ticks],
@@ -193,7 +196,7 @@ def trained_heads(head: str, features: int) -> Drawn:
         ),
         height=560,
         down=0.24,
-        title_text=f"{head}: a median of {median(here):.2f} with m = {features:,}",
+        title_text=f"m = {features:,}: {median(here):.2f} times the distance of uniform",
         margin={"b": 110},
         barmode="group",
     )  # fmt: skip
