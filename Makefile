@@ -139,8 +139,9 @@ lab: env-test env-edit ## what JupyterLab shows and saves of a chapter
 portable: env-test ## replay the notebooks once more, as the plainest processor computes
 	$(PY) tools/notebooks.py --replay --plain --jobs $(JOBS)
 
-posters: _build/book.stamp env-browser ## draw the posters of the figures anew, with Chromium; build again to use them
+posters: _build/book.stamp env-browser ## draw the posters of changed figures, with Chromium; build again to use them
 	$(PY) tools/posters.py $(HTML)
+	$(PY) tools/notebooks.py --no-run
 
 env: env-test env-edit ## only make the environment, with all of its parts
 

@@ -15,6 +15,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from lab.explore import poster
 from tools import notebooks
 from tools.notebook_form import WIDGET
 
@@ -89,6 +90,21 @@ def test_an_editor_folds_the_call_of_a_figure_and_the_setup() -> None:
     notebooks.normalise(nb)
     folded = {"jupyter": {"source_hidden": True}, "cellView": "form"}
     assert [cell.metadata for cell in nb.cells] == [folded, folded, {}]
+
+
+def test_a_figure_whose_poster_is_drawn_later_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poster, "POSTERS", tmp_path)
+    meta = {"alt": "A line.", "explorer": {"name": "line"}}
+    figure = {"data": [{"y": [1]}], "layout": {"meta": meta}}
+    forms = shown(**{notebooks.PLOTLY: figure, "text/html": "old"})
+    nb = new_notebook(cells=[code("f", 1, forms)])
+    notebooks.store_posters(nb)
+    assert nb.cells[0].outputs[0].data["text/html"] == "<p>A line.</p>"
+    (tmp_path / "line.svg").write_text(f"<svg></svg><!-- {poster.digest(figure)} -->")
+    notebooks.store_posters(nb)
+    assert nb.cells[0].outputs[0].data["text/html"].startswith('<img alt="A line."')
 
 
 def test_normalise_takes_out_what_differs_between_machines() -> None:

@@ -1,4 +1,4 @@
-"""Draw the poster of every figure of the built book: its first state, for who has no JavaScript.
+"""Draw the poster of each changed figure of the built book: its first state, without JavaScript.
 
     python tools/posters.py _build/html     # writes book/_assets/posters/NAME.svg, live-NAME.png
 
@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 from PIL import Image
 
 from lab.console import allow_every_letter
-from lab.explore.poster import POSTERS, digest
+from lab.explore.poster import POSTERS, digest, poster
 from tools.browser import needed
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,6 +37,10 @@ RGB = re.compile(r"rgb\((\d+), (\d+), (\d+)\)")
 DEFAULT = re.compile(
     "(fill-|stroke-)?opacity:1|vector-effect:none|stroke-miterlimit:2|white-space:pre"
     "|font-family:.*"
+)
+FIGURE = re.compile(
+    r'<div class="book-figure" id="fig-([^"]+)">.*?<script type="application/json">(.*?)</script>',
+    re.DOTALL,
 )
 LIVE = re.compile(r'class="live-poster"[^>]* src="[^"]*/([^/"]+)\.png"')
 WALK, STATE = "walk.html", "#live=walk&stop=rope"
@@ -158,25 +162,33 @@ def photograph(page: Any, path: Path, drawn: set[str]) -> None:
 
 
 def write(root: Path) -> int:
-    """Write the posters of every page below ``root``, and return how many."""
+    """Write the posters of every page below ``root`` that are not of its figures as they are now.
+
+    Instruments are always drawn again.
+
+    Returns:
+        How many posters there are.
+    """
     from playwright.sync_api import sync_playwright
 
     POSTERS.mkdir(exist_ok=True)
-    drawn = set()
+    drawn: set[str] = set()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=needed(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
         for path in sorted(root.rglob("*.html")):
-            if 'class="book-figure"' not in path.read_text(encoding="utf8"):
+            found = FIGURE.findall(path.read_text(encoding="utf8"))
+            drawn |= {name for name, _ in found}
+            if all(poster(json.loads(text), name) for name, text in found):
                 continue
             page.goto(path.resolve().as_uri())
             for text, url in page.evaluate(DRAW):
                 figure = json.loads(text)
                 name = figure["layout"]["meta"]["explorer"]["name"]
-                svg = tidy(unquote(url.partition(",")[2]))
-                mark = f"<!-- {digest(figure)} -->"
-                (POSTERS / f"{name}.svg").write_text(f"{svg}{mark}\n", encoding="utf8")
-                drawn.add(name)
+                if not poster(figure, name):
+                    svg = tidy(unquote(url.partition(",")[2]))
+                    mark = f"<!-- {digest(figure)} -->"
+                    (POSTERS / f"{name}.svg").write_text(f"{svg}{mark}\n", encoding="utf8")
         page.emulate_media(reduced_motion="reduce")
         for path in sorted(root.rglob("*.html")):
             if not drawn.issuperset(LIVE.findall(path.read_text(encoding="utf8"))):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["POSTERS", "digest", "drawn_by", "poster_html"]
+__all__ = ["POSTERS", "digest", "drawn_by", "poster", "poster_html"]
 
 ROOT = Path(__file__).resolve().parents[2]
 POSTERS = ROOT / "book" / "_assets" / "posters"
@@ -34,6 +34,18 @@ def digest(figure: Mapping[str, Any]) -> str:
     return hashlib.sha256(drawn.encode()).hexdigest()[:16]
 
 
+def poster(figure: Mapping[str, Any], name: str) -> str:
+    """Return the poster of a figure as SVG, or nothing where no poster is of it as it stands.
+
+    Args:
+        figure: The figure as plain JSON, in its first state.
+        name: The name of the explorer, and of its poster.
+    """
+    path = POSTERS / f"{name}.svg"
+    svg = path.read_text(encoding="utf8") if path.exists() else ""
+    return svg if digest(figure) in svg else ""
+
+
 def poster_html(figure: Mapping[str, Any], name: str, said: str) -> str:
     """Return a figure's poster as HTML; its words where no poster is of the figure as it stands.
 
@@ -42,9 +54,8 @@ def poster_html(figure: Mapping[str, Any], name: str, said: str) -> str:
         name: The name of the explorer, and of its poster.
         said: What the figure shows, in words.
     """
-    path = POSTERS / f"{name}.svg"
-    svg = path.read_text(encoding="utf8") if path.exists() else ""
-    if digest(figure) not in svg:
+    svg = poster(figure, name)
+    if not svg:
         return f"<p>{html.escape(said)}</p>"
     head, end, rest = svg.partition(">")
     picture = base64.b64encode(f"{head}{end}{GROUND}{rest}".encode()).decode()

@@ -11,14 +11,9 @@ from typing import Any
 
 from _ext import book_recorded
 from tests.site.reader import ROOT
-from tools.posters import digest
+from tools.posters import FIGURE, digest
 
 PLOTLY = "application/vnd.plotly.v1+json"
-SCRIPT = re.compile(
-    r'<div class="book-figure" id="fig-([^"]+)">.*?'
-    r'<script type="application/json">(.*?)</script>',
-    re.DOTALL,
-)
 
 
 def chapters() -> Iterator[tuple[Path, list[dict[str, Any]]]]:
@@ -30,7 +25,7 @@ def chapters() -> Iterator[tuple[Path, list[dict[str, Any]]]]:
 def figures(page: Path) -> dict[str, dict]:
     """Return the figures of a page by name."""
     return {
-        name: json.loads(blob) for name, blob in SCRIPT.findall(page.read_text(encoding="utf8"))
+        name: json.loads(blob) for name, blob in FIGURE.findall(page.read_text(encoding="utf8"))
     }
 
 
