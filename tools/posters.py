@@ -39,7 +39,8 @@ DEFAULT = re.compile(
     "|font-family:.*"
 )
 FIGURE = re.compile(
-    r'<div class="book-figure" id="fig-([^"]+)">.*?<script type="application/json">(.*?)</script>',
+    r'<div class="book-figure" id="fig-([^"]+)"[^>]*>.*?'
+    r'<script type="application/json">(.*?)</script>',
     re.DOTALL,
 )
 LIVE = re.compile(r'class="live-poster"[^>]* src="[^"]*/([^/"]+)\.png"')

@@ -23,7 +23,8 @@
     }
   });
   if (matchMedia("(pointer: coarse)").matches) {
-    document.querySelectorAll(":is(.bd-article, .bd-header) :is(button, input, select, textarea, summary, [role=slider])").forEach(e => {
+    document.querySelectorAll(":is(.bd-article, .bd-header) :is(button:not(.book-verdict), input, select, textarea, summary, [role=slider])").forEach(e => {
+      // words in a sentence are as high as the sentence
       const { width, height } = (e.matches("[type=checkbox], [type=radio]") && e.closest("label") || e).getBoundingClientRect();
       if (e.checkVisibility() && width > 1 && height < 23.9) {
         found.push("lower than 24 px: " + e.tagName.toLowerCase() + "." + e.className + " in " + e.closest("[id]").id);

@@ -300,9 +300,12 @@ def test_nothing_covers_the_text_of_a_phone(site: Path, phone: Reader) -> None:
     for place in (500, 1500, 2500, 2300, 2000, 1700):
         phone.page.evaluate("y => scrollTo({top: y, behavior: 'instant'})", place)
         phone.page.wait_for_timeout(100)
-    covers = """[...document.querySelectorAll("body *")].filter(e => e.checkVisibility() &&
-      getComputedStyle(e).position === "fixed" && e.getBoundingClientRect().height > 0)
-      .map(e => e.id || e.className)"""
+    covers = """[...document.querySelectorAll("body *")].filter(e => {
+      const { left, right, top, bottom } = e.getBoundingClientRect();
+      const seen = bottom > Math.max(0, top) && right > Math.max(0, left) && left < innerWidth;
+      return seen && getComputedStyle(e).position === "fixed"
+        && e.checkVisibility({ visibilityProperty: true });
+    }).map(e => e.id || e.className)"""
     assert not phone.page.evaluate(covers)
 
 

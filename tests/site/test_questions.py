@@ -83,7 +83,7 @@ def test_a_question_is_shown_by_a_key_and_heard_as_one(reader: Reader, site: Pat
     assert box.get_by_label("Your answer").count() == 1
     summary.press("Enter")
     assert box.locator(".book-value").is_visible()
-    assert summary.inner_text() == "Hide"
+    assert summary.inner_text() == "Hide the answer"
     summary.press("Enter")
     assert not box.locator(".book-value").is_visible()
 
