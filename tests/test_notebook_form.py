@@ -171,7 +171,8 @@ def linked(address: str) -> nbformat.NotebookNode:
     figure = plotly("A line.", [1])
     controls = [{"name": "position", "texts": ["3", "4"]}]
     figure["layout"]["meta"]["explorer"] = {"name": "clocks", "parameters": controls}
-    nb = planted(2, outputs=[shown(**{notebooks.PLOTLY: figure})])
+    forms = {notebooks.PLOTLY: figure, "text/html": "<p>A line.</p>"}
+    nb = planted(2, outputs=[shown(**forms)])
     nb.cells[0].source = f'<span data-figure="{address}">move it</span>'
     return nb
 
