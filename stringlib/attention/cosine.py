@@ -16,7 +16,7 @@ NEGATIVE = (
     "At distances just above the horizon the cosine is negative. Pass a larger horizon, or "
     "positive=True, which accepts any number of tokens."
 )
-"""What the error for a distance greater than the horizon says: the reason, and what to do."""
+"""The end of the error for a distance greater than the horizon, with the reason and the remedy."""
 
 
 class CosineWeight(PositionWeight):
