@@ -46,6 +46,7 @@ import numpy as np
 import sympy as sp
 from scipy import integrate, linalg
 from sympy.core.function import AppliedUndef
+from sympy.core.operations import AssocOp
 from sympy.matrices.expressions.matexpr import MatrixElement
 
 from lab.latex import Node, Statement, UnreadError, parse
@@ -54,6 +55,8 @@ CHAPTERS = Path(__file__).resolve().parents[1] / "notebooks"
 OPTIONS = ("skip", "tol", "about")
 UNKNOWN = (sp.Subs, sp.Derivative, AppliedUndef, MatrixElement, sp.Symbol)
 """What gets a random number in the values of a proof."""
+PLAIN = (sp.Basic.doit, sp.Atom.doit, AssocOp.doit)
+"""The ``doit`` of expressions that have no sum, integral or derivative to carry out."""
 Value: TypeAlias = Any
 Values: TypeAlias = Mapping[str, Any]
 
@@ -139,21 +142,49 @@ def _number(value: Value, point: dict[Any, Any], drawn: random.Random) -> Value:
     if callable(value) and not isinstance(value, sp.Basic):
         return _of_numbers(value, point, drawn)
     value = sp.sympify(value)
-    if isinstance(value, sp.MatrixExpr):
+    if isinstance(value, sp.MatrixExpr) and not isinstance(value, sp.MatrixBase):
         value = value.doit().as_explicit()
-    value = value.doit() if isinstance(value, sp.Basic) else value
+    if any(type(part).doit not in PLAIN for part in _parts(value)):
+        value = value.doit()
     for kind in UNKNOWN:  # a derivative before the symbols inside it
-        value = value.xreplace(point)
-        for symbol in sorted(value.atoms(kind) - set(point), key=str):
+        value = _replaced(value, point)
+        unknown = {part for part in _parts(value) if isinstance(part, kind)} - set(point)
+        for symbol in sorted(unknown, key=str):
             drawn_number = drawn.randint(2, 6) if symbol.is_integer else drawn.uniform(0.2, 0.9)
             point[symbol] = sp.sympify(drawn_number)
-    value = value.xreplace(point)
+    value = _replaced(value, point)
     if isinstance(value, sp.MatrixBase):
         return np.array(value.evalf().tolist(), dtype=complex).reshape(value.shape)
     if value.is_Integer:
         return int(value)
     number = complex(value.evalf())
     return number.real if abs(number.imag) < 1e-15 * max(1, abs(number)) else number
+
+
+def _parts(value: sp.Basic | sp.MatrixBase) -> set[sp.Basic]:
+    """Return all parts of an expression, each once."""
+    waiting = list(value) if isinstance(value, sp.MatrixBase) else [value]
+    parts: set[sp.Basic] = set()
+    while waiting:
+        part = waiting.pop()
+        if part not in parts:
+            parts.add(part)
+            waiting += part.args
+    return parts
+
+
+def _replaced(value: sp.Basic | sp.MatrixBase, point: Mapping[Any, Any]) -> Any:
+    """Return ``value.xreplace(point)``, but visit a part that occurs many times only once."""
+    known = dict(point)
+
+    def replaced(part: sp.Basic) -> sp.Basic:
+        if part not in known:
+            args = [replaced(arg) for arg in part.args]
+            same = all(new is old for new, old in zip(args, part.args, strict=True))
+            known[part] = part if same else part.func(*args)
+        return known[part]
+
+    return value.applyfunc(replaced) if isinstance(value, sp.MatrixBase) else replaced(value)
 
 
 def _of_numbers(

@@ -1,8 +1,8 @@
 """A plugin for nbval: each kernel is a fork of one process that has imported what takes long.
 
-A kernel takes two seconds of processor time until it has imported PyTorch and SymPy, and every
-chapter has a kernel of its own. Under this plugin one process imports them for all chapters. A
-chapter still has to import what it uses, because a fork starts with no names of its own.
+A kernel takes some six seconds of processor time until it has imported what chapters use, and
+every chapter has a kernel of its own. Under this plugin one process imports them for all chapters.
+A chapter still has to import what it uses, because a fork starts with no names of its own.
 
 Only on Linux: forks of a process that uses Apple's libraries may crash.
 """
@@ -17,8 +17,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-IMPORTED = ["ipykernel.kernelapp", "sympy", "torch", "tools.warm_kernels"]
-"""No package that reads, when it is imported, what ipykernel sets: matplotlib reads MPLBACKEND."""
+IMPORTED = [
+    "ipykernel.kernelapp",
+    "ipywidgets",
+    "lightning_fabric",
+    "matplotlib.pyplot",
+    "plotly.graph_objects",
+    "sympy",
+    "torch._dynamo",
+    "tools.warm_kernels",
+]
+BACKEND = "module://matplotlib_inline.backend_inline"
+"""What ipykernel writes into MPLBACKEND. Matplotlib reads it when it is imported."""
 
 FORKS = multiprocessing.get_context("forkserver") if sys.platform == "linux" else None
 
@@ -28,6 +38,7 @@ def pytest_configure() -> None:
     from jupyter_client.provisioning import local_provisioner
 
     if FORKS is not None:
+        os.environ["MPLBACKEND"] = BACKEND
         FORKS.set_forkserver_preload(["__main__", *IMPORTED])
         launcher: Any = local_provisioner
         launcher.launch_kernel = Kernel
