@@ -20,6 +20,7 @@ from stringlib import (
     RoPE,
 )
 from stringlib.attention.registry import FEATURES, WEIGHTS
+from stringlib.attention.token_bias import ForgettingBias
 from stringlib.attention.weights import ConstantWeight, Factors
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
@@ -229,6 +230,7 @@ test_what_cannot_be_checked_is_named = refusals(
     (lambda: check_encoder(lambda: 3), "TypeError: must be a RotaryEncoder or a Rel"),
     (lambda: check_encoder(lambda a, b, c: RoPE(a + 1)), "one of the shapes"),
     (lambda: check_bias(lambda: RoPE(4)), "TypeError: the return value of make must be a Rel"),
+    (lambda: check_bias(ForgettingBias), "TypeError: make must return a RelativeBias, got the cla"),
     (lambda: check_feature_map(nn.Identity), "TypeError: must be a FeatureMap, got Identity"),
     (lambda: check_weight(ELUFeatures), "TypeError: must be a PositionWeight, got ELU"),
     (lambda: check_bias(KerpleLog, modes=["eagre"]), "modes must be one of eager"),

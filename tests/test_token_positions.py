@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stringlib import ALiBi, MultiHeadAttention, RoPE, SoftmaxAttention
+from stringlib import ALiBi, LanguageModel, MultiHeadAttention, RoPE, SoftmaxAttention
 from stringlib.attention.gated_norm import GatedNorm
 from stringlib.attention.learned import RetNetDecay
-from stringlib.attention.path import PositionSteps, path_positions
+from stringlib.attention.path import POSITION_STEPS, PositionSteps, path_positions
 from stringlib.attention.recurrent import RecurrentAttention
 from stringlib.attention.states import PathState
 from stringlib.attention.token_bias import (
@@ -202,6 +202,19 @@ def test_steps_of_one_are_rope() -> None:
     other.load_state_dict({**plain.state_dict()}, strict=False)
     assert other.position_steps.to_steps.weight.shape == (HEADS * D // 2, DIM)
     assert largest_difference(other(x), plain(x)) < 1e-6
+
+
+def test_steps_with_a_name_belong_to_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POSITION_STEPS, "own", lambda dim, coord_dim: nn.Linear(dim, coord_dim))
+    sizes: Any = {"vocab": 5, "dim": DIM, "depth": 2, "heads": HEADS, "encoder": "rope"}
+    for steps, count in (("own", 2), (nn.Linear(DIM, 1), 1)):
+        model = LanguageModel(**sizes, position_steps=steps)
+        assert len({block.attention.position_steps for block in model.blocks}) == count
+
+
+def test_a_base_of_one_makes_the_steps_angles() -> None:
+    encoder = SelectiveRoPE(D, heads=2, base=1.0)
+    assert torch.equal(encoder.frequencies().flatten(0, 1), torch.eye(D).double())
 
 
 def test_selective_rope_is_a_product_of_the_rotations_of_tokens() -> None:

@@ -15,7 +15,7 @@ from stringlib.attention.kernelised import LinearAttention
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.logit_bias import TokenBias
 from stringlib.attention.multihead import MultiHeadAttention
-from stringlib.attention.path import PositionSteps
+from stringlib.attention.path import POSITION_STEPS, PositionSteps
 from stringlib.attention.published import LAYERS, make_layer
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.recurrent import RecurrentAttention
@@ -46,6 +46,7 @@ from stringlib.encoders.rope import SelectiveRoPE
 __all__ = [
     "FEATURES",
     "LAYERS",
+    "POSITION_STEPS",
     "TOKEN_BIASES",
     "WEIGHTS",
     "ContextualBias",

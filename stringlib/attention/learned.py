@@ -38,7 +38,7 @@ class RetNetDecay(DecayWeight):
 
     def reset_non_persistent_buffers(self) -> None:
         """Compute the decays again. A wrapper may have rounded them or left them uninitialised."""
-        self.log_decay.copy_(retnet_log_decay(len(self.log_decay)))
+        self.log_decay.copy_(retnet_log_decay(len(self.log_decay), self.log_decay.dtype))
 
 
 class TokenDecay(PositionWeight):

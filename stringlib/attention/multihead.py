@@ -98,10 +98,10 @@ class MultiHeadAttention(AttentionLayer):
             :class:`~stringlib.attention.logit_bias.TokenBias`, whose numbers depend on the tokens.
             Default: None.
         position_steps: Makes the positions of a rotary encoder depend on the tokens. A module that
-            returns the steps of the tokens, ``(..., seq, coord_dim)``, or ``"learned"`` for
-            :class:`~stringlib.attention.path.PositionSteps`. The position of a token is the sum of
-            the steps up to this token, :eq:`eq-path-sum`. The step of padding is 0. Default: None,
-            which means that positions do not depend on tokens.
+            returns the steps of the tokens, ``(..., seq, coord_dim)``, or a name in
+            :data:`~stringlib.attention.path.POSITION_STEPS`, such as ``"learned"``. The position of
+            a token is the sum of the steps up to this token, :eq:`eq-path-sum`. The step of padding
+            is 0. Default: None, which means that positions do not depend on tokens.
         bias: If True, the four projections have a bias. The gate never has a bias. Default: False.
         window: Number w of tokens in the sliding window, for softmax only. If causal, a token
             attends to itself and to the w − 1 tokens before it; otherwise also to the w − 1 tokens

@@ -7,6 +7,7 @@ between them, whatever came before, :prf:ref:`thm-path-sums`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,11 +50,15 @@ class PositionSteps(nn.Module):
         return self.to_steps(x)
 
 
+POSITION_STEPS: dict[str, Callable[..., nn.Module]] = {"learned": PositionSteps}
+"""Constructors of steps of positions by name. A constructor receives ``dim`` and ``coord_dim``."""
+
+
 def make_steps(steps: nn.Module | str | None, dim: int, encoder: Any) -> nn.Module | None:
     """Return the module that makes the steps of a layer's positions, or None without one.
 
     Args:
-        steps: The module, ``"learned"`` for :class:`PositionSteps`, or None.
+        steps: The module, a name in :data:`POSITION_STEPS`, or None.
         dim: Number of channels of a token.
         encoder: The encoder of the layer.
 
@@ -64,8 +69,8 @@ def make_steps(steps: nn.Module | str | None, dim: int, encoder: Any) -> nn.Modu
         return None
     rotary_of(encoder)
     if isinstance(steps, str):
-        require_name("position_steps", steps, ("learned",))
-        return PositionSteps(dim, encoder.coord_dim)
+        require_name("position_steps", steps, POSITION_STEPS)
+        return POSITION_STEPS[steps](dim=dim, coord_dim=encoder.coord_dim)
     return steps
 
 

@@ -20,15 +20,19 @@ from stringlib.spec import Floats, checked
 
 
 @checked
-def retnet_log_decay(heads: int) -> Tensor:
+def retnet_log_decay(heads: int, dtype: torch.dtype = torch.float32) -> Tensor:
     r"""Return the logarithms of RetNet's decays :math:`\gamma_h = 1 - 2^{-5-h}`, ``(heads,)``.
 
     The heads h are numbered from 0, :eq:`eq-retnet-decay`.
 
+    Args:
+        heads: Number of heads.
+        dtype: Dtype of the result. Default: float32.
+
     Source:
         Sun et al. 2023.
     """
-    return torch.log1p(-torch.exp2(-5.0 - torch.arange(heads, dtype=widest()))).float()
+    return torch.log1p(-torch.exp2(-5.0 - torch.arange(heads, dtype=widest()))).to(dtype)
 
 
 @checked

@@ -110,7 +110,9 @@ class ContextualBias(TokenBias):
     The gate of query i for token t is :math:`g_{it} = \sigma(q_i^\top k_t/\sqrt d)`. The position
     of key j is the sum of the gates from j to i, :math:`p_{ij} = \sum_{t=j}^{i} g_{it}`, at most
     ``cope_positions - 1``. The bias is :math:`q_i^\top e_{p_{ij}}/\sqrt d`, :eq:`eq-cope`. The
-    vectors e are learned at integer positions and interpolated linearly between them.
+    vectors e are learned at integer positions and interpolated linearly between them. The code of
+    the authors does not divide the bias by :math:`\sqrt d`, so its vectors are
+    :math:`e/\sqrt d`.
 
     Args:
         heads: Number of query heads, which share the vectors.

@@ -73,7 +73,8 @@ class LanguageModel(Tied, Blocks):
             their defaults. Default: None.
         **options: Further arguments of
             :class:`~stringlib.attention.multihead.MultiHeadAttention`, or of the published layer,
-            the same for every block, such as ``weight``, ``num_features`` or ``shift``.
+            the same for every block, such as ``weight``, ``num_features`` or ``shift``. If one of
+            them is a module, all blocks share this module. A name gives each block its own module.
 
     Attributes:
         embed: The embedding of the tokens, with a weight of shape ``(vocab, dim)``. The initial

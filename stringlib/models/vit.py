@@ -82,7 +82,8 @@ class ViT(Blocks):
             does not depend on the order of the patches, :eq:`eq-vit-bag`.
         **options: Further arguments of
             :class:`~stringlib.attention.multihead.MultiHeadAttention`, the same for every block,
-            such as ``weight`` or ``num_features``.
+            such as ``weight`` or ``num_features``. If one of them is a module, all blocks share
+            this module. A name gives each block its own module.
 
     Raises:
         TypeError: If an option is not an argument of the model.

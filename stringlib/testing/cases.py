@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from stringlib import parts
 from stringlib.attention.features import FeatureMap
+from stringlib.attention.logit_bias import TokenBias
 from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
@@ -101,6 +102,12 @@ def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
     Raises:
         TypeError: If ``make`` is not callable, or does not return a bias.
     """
+    if isinstance(make, type) and issubclass(make, TokenBias):
+        raise TypeError(
+            f"make must return a RelativeBias, got the class {make.__name__} of data-dependent "
+            "biases, for which there is no such test. Compare a call of a layer that has this bias "
+            "with two calls, of which the second one continues from the state of the first one."
+        )
     tried = {"": make} if _takes_nothing(make) else {" of 3 heads": lambda: make(3)}
     require("the return value of make", next(iter(tried.values()))(), RelativeBias)
     return {f"{_name(make)}{words}": of_dtype(build) for words, build in tried.items()}
