@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib import TOKEN_BIASES, TokenBias
+from stringlib.precision import widen
 
 
 class FullStops(TokenBias):
@@ -24,9 +25,10 @@ class FullStops(TokenBias):
 
     def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
         """Return the bias of each pair of a query and a key, ``(..., heads, n, keys)``."""
-        stops = marks[..., 0].cumsum(-1)
+        stops = widen(marks[..., 0]).cumsum(-1)  # in float64, because a long sum loses digits
         queries = stops[..., stops.shape[-1] - q.shape[-2] :]  # they belong to the last tokens
-        return -self.slope[:, None, None] * (queries[..., :, None] - stops[..., None, :])
+        between = (queries[..., :, None] - stops[..., None, :]).to(q.dtype)
+        return -self.slope[:, None, None] * between
 
 
 TOKEN_BIASES["full-stops"] = FullStops

@@ -335,6 +335,12 @@ FAMILIES = {
             "dropped at 1,024": "behind",
         },
     ),
+    "methods of 2025, controls": BITS(
+        record=f"{', '.join(measures.LATER)}, extrapolation",
+        runs=partial(measures.reading_on, *measures.LATER, "extrapolation"),
+        against={"fox at 64": "kerple-log at 64", "fox at 1,024": "kerple-power at 1,024"},
+        claims={"fox at 64": "ahead", "fox at 1,024": "open"},
+    ),
     "text, against a window": BITS(
         record="extrapolation",
         runs=partial(measures.reading_on, "extrapolation"),
