@@ -28,7 +28,7 @@ CASES = 8
 """So many cases of a test in :data:`FEW` are quick, spread evenly over all."""
 
 TRACED_MARK = " traced"
-TRACES = 4
+TRACES = 2
 """Number of cases in which the quick tier traces a core property, spread evenly over all."""
 
 FEW = {
@@ -120,6 +120,8 @@ LONG = {
     "test_train_command.py::test_ctrl_c_saves_and_the_same_command_goes_on_but_for_fresh":
         "stops processes",
     "test_train_command.py::test_a_record_says_what_its_runs_were_made_with_not_who_reports":
+        "trains many times",
+    "test_train_command.py::test_methods_and_seeds_end_in_a_table_a_plot_and_a_record":
         "trains many times",
     "test_train_command.py::test_two_commands_do_not_share_a_folder": "starts processes",
     "test_train_trouble.py::test_the_command_ends_with_a_line_about_a_full_disk":
