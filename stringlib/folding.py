@@ -1,8 +1,8 @@
-"""The check before folding that a projection computes only a product with its weight and a bias.
+"""Checks of the modules into which a basis is to be merged (folded).
 
-A basis may be merged only into the weight of a projection that passes this check. In other
-projections, the basis would be lost, or would not be applied to the output of an adapter, a hook or
-a parametrisation.
+A basis may be merged only into the weight of a projection that just multiplies by its weight and
+adds a bias. In other projections, the basis would be lost, or would not be applied to the output of
+an adapter, a hook or a parametrisation.
 """
 
 from __future__ import annotations

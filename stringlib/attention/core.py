@@ -3,7 +3,7 @@ r"""The core of an attention layer: what each head computes between the projecti
 A core takes queries, keys and values that are split into heads, and returns the outputs of the
 heads. :class:`~stringlib.attention.softmax.SoftmaxAttention` is softmax attention.
 :class:`~stringlib.attention.kernelised.LinearAttention` replaces the exponential of softmax by a
-feature map. The two classes apply the positions too, and work without a layer::
+feature map. The two classes also apply the positions, and can be used without a layer::
 
     core = LinearAttention(FavorFeatures(64), RoPE(64), CosineWeight(512))
     out, state = core(q, k, v)
