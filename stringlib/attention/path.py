@@ -27,7 +27,7 @@ class PositionSteps(nn.Module):
 
     Args:
         dim: Number of channels of a token.
-        coord_dim: Number of coordinates of a position, that of the encoder.
+        coord_dim: Number of coordinates of a position; must be that of the encoder.
 
     Attributes:
         to_steps: The linear map, with a bias, which is 1 at the start.
