@@ -1,8 +1,8 @@
-"""The check before folding that a projection computes only a product with its weight and a bias.
+"""Checks of the modules into which a basis is to be merged (folded).
 
-A basis may be merged only into the weight of a projection that passes this check. In other
-projections, the basis would be lost, or would not be applied to the output of an adapter, a hook or
-a parametrisation.
+A basis may be merged only into the weight of a projection that just multiplies by its weight and
+adds a bias. In other projections, the basis would be lost, or would not be applied to the output of
+an adapter, a hook or a parametrisation.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch.nn.utils.parametrize import is_parametrized
 
 
 def additions(module: nn.Module) -> str:
-    """Return in words what a call of a module runs besides the ``forward`` of its class.
+    """Return a description of what a call of a module runs besides the ``forward`` of its class.
 
-    If there is nothing else, the result is ``""``.
+    The description is for an error message. It is ``""`` if the call runs nothing else.
     """
     every = torch.nn.modules.module
     own = (
@@ -46,9 +46,9 @@ def additions(module: nn.Module) -> str:
 
 
 def additions_to_weight(linear: nn.Module) -> str:
-    """Return in words what a projection computes besides the product with its weight and the bias.
+    """Return why a projection is not just a product with its weight plus a bias.
 
-    If there is nothing else, the result is ``""``.
+    The result is a description for an error message, or ``""`` if the projection is just this.
     """
     if not (isinstance(linear, nn.Linear) and _is_from(type(linear).forward, nn.modules.linear)):
         return "a forward of its own"
@@ -62,9 +62,9 @@ def additions_to_weight(linear: nn.Module) -> str:
 
 
 def additions_to_norm(norm: nn.Module) -> str:
-    """Return in words what prevents replacing the scales of a norm by other scales.
+    """Return why the scales of a norm cannot be replaced by other scales.
 
-    If nothing prevents this, the result is ``""``.
+    The result is a description for an error message, or ``""`` if the scales can be replaced.
     """
     for part in norm.modules():
         if is_parametrized(part):
@@ -78,9 +78,9 @@ def additions_to_norm(norm: nn.Module) -> str:
 
 
 def _unlike_numbers(parameter: Tensor | None) -> str:
-    """Return in words how a parameter differs from a dense array of numbers.
+    """Return why a parameter is not a dense array of numbers.
 
-    If it does not differ, the result is ``""``.
+    The result is a description for an error message, or ``""`` for a dense array.
     """
     if parameter is None:
         return ""

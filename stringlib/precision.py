@@ -83,9 +83,9 @@ def wide_parameter(*shape: int) -> nn.Parameter:
 def require_exact(name: str, positions: Tensor) -> None:
     """Raise ``ValueError`` if positions are not finite, or too large for their dtype.
 
-    Every position must be in the range in which the dtype, and float64, represents each integer. In
-    half precision, the rounding error of a position that is not an integer must also be small. The
-    values are checked only on the CPU, outside compiled code.
+    Every position must be in the range in which both the dtype and float64 represent each integer.
+    In half precision, the rounding error of a position that is not an integer must also be small.
+    The values are checked only on the CPU, outside compiled code.
     """
     dtype = positions.dtype
     if dtype == torch.int32 or not can_inspect(positions) or not positions.numel():

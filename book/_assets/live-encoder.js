@@ -315,8 +315,8 @@ bookLive.add("encoder", (box, programs, about) => {
     tell = () => {
       const negative = below(w, still), first = negative ? "first below 0 at distance " + number(negative) : "never below 0 up to distance " + number(FARTHEST);
       curve.setAttribute("aria-label", "Score of a word with itself against distance, from 1 to 100,000: " + first + "; the horizon is at " + number(far) + ".");
-      said.textContent = "The horizon, the distance at which neighbouring pairs differ by a full turn, is " + number(far) + "; the score is " + first + ". Moved by " + number(state.moved) + ", the rotated map is "
-        + (points[0] < 0.05 ? "the same" : "changed by up to " + change[0].slice(2)) + "; with sinusoids added it is "
+      said.textContent = "The horizon, the distance at which neighbouring pairs differ by a full turn, is " + number(far) + "; the score is " + first + ". If the sentence is moved by " + number(state.moved) + ", the map with rotations is "
+        + (points[0] < 0.05 ? "the same" : "changed by up to " + change[0].slice(2)) + "; the map with added sinusoids is "
         + (points[1] < 0.05 ? "the same" : "changed by up to " + change[1].slice(2)) + ".";
     };
     const more = typed().length - WORDS;

@@ -94,7 +94,7 @@ bookLive.add("write", (box, run, about) => {
     element("div.live-foot", {},
       element("button", { type: "button", onclick: () => { input.value = ""; change({ text: about.text, temperature: 0, seed: 1, mark: 0, head: 0 }); } }, "Reset"),
       element("a.live-link", { href: "#" }, "Link to this state"),
-      legend, element("small", {}, "After the bar the text comes a second time. What a model wrote is underlined. On held-out text: mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models here are those of the first seed.")));
+      legend, element("small", {}, "A bar marks where the text begins for the second time. Text that a model wrote is underlined. On held-out text: mean ± half the width of its 95 % interval, over " + about.seeds + " seeds. The models here are those of the first seed.")));
 
   /* ---- drawing ---- */
 
@@ -156,7 +156,7 @@ bookLive.add("write", (box, run, about) => {
     draws.disabled = !state.temperature;
     [[marks, state.mark], [heads, state.head]].forEach(([group, chosen]) => [...group.children].forEach((button, i) => button.setAttribute("aria-pressed", String(i === chosen))));
     heads.hidden = !state.mark;
-    legend.textContent = state.mark ? "The larger the weight of a byte, relative to the largest, the stronger its mark. The outlined byte attends: the last one, or the one before the cursor. A striped mark is a negative weight."
+    legend.textContent = state.mark ? "The marks show how much the outlined byte, which is the last one or the one before the cursor, attends to each byte: the larger the attention weight, relative to the largest one, the stronger the mark. A striped mark is a negative weight."
       : "The more bits a byte costs, up to " + SURPRISED + ", the stronger its mark.";
     temperature.show(state.temperature, state.temperature ? state.temperature.toFixed(2) : "greedy");
     models.forEach((model) => drawModel(model, given, period, caret));

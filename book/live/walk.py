@@ -70,23 +70,23 @@ ALT = {
     "about 8 percentage points with 4 features to about 2 with 1,024; the marked draw has 16 "
     "features and an error of 6.6 points.",
     'stop=decay&weight="cosine"': "The figure at stop 10 with a cosine of the distance. Under "
-    'the six words stand the factors for the last word, "mat": 0.56 for the first "the", then '
+    'the six words are the factors for the last word, "mat": 0.56 for the first "the", then '
     "0.71, 0.83, 0.92, 0.98 and 1. Below, on the left, the weights of every word with itself "
     "and the words before it, as squares, with the weights without the cosine as outlines. On "
     'the right, the state as "mat" reads it. The horizon M is 8 tokens.',
     'stop=decay&weight="none"': "The figure at stop 10 without position weights. Under each of "
-    'the six words stands the factor 1. Above them are the bars of the last word, "mat": 21% '
+    'the six words is the factor 1. Above them are the bars of the last word, "mat": 21% '
     'for "cat" and for itself, 13 to 16% for every other word. Below, on the left, the weights '
     "of every word with itself and the words before it, as squares. On the right, the state "
     "after six words, which has 72 numbers.",
     'stop=decay&weight="decay"': "The figure at stop 10 with a decay of 0.70 per word. Under "
-    'the six words stand the factors for the last word, "mat": 0.17 for the first "the", then '
+    'the six words are the factors for the last word, "mat": 0.17 for the first "the", then '
     '0.24, 0.34, 0.49, 0.70 and 1. The bars rise from 4% for the first "the" to 41% for "mat". '
     "Below, on the left, the weights of every word with itself and the words before it, as "
     "squares, with the weights without the decay as outlines: those of distant words are "
     "smaller. On the right, the state after six words, which still has 72 numbers.",
     "stop=delta": "The figure at stop 11, the delta rule. Two states have stored five pairs of "
-    "words. Below each of the first five words stands the word that follows it. Above the six "
+    "words. Below each of the first five words is the word that follows it. Above the six "
     'words are the values that the key of "the" retrieves: 1.01 for "mat" and at most 0.01 for '
     "every other word from the state of the delta rule; dashes mark those of the sum, about 1 "
     'for "cat" and for "mat" and 0.6 for "on" and "the". Below are both states, 8 × 8 maps: the '

@@ -34,16 +34,16 @@ def hadamard(size: int, device: torch.device | None = None) -> Tensor:
 
 
 def fast_hadamard(x: Tensor) -> Tensor:
-    r"""Return the product Hx of Sylvester's Hadamard matrix H and the last dimension of ``x``.
+    r"""Return the products Hx of Sylvester's Hadamard matrix H and the vectors in ``x``.
 
-    H itself, :eq:`eq-hadamard`, is not formed. If x has n entries, H is a Kronecker product
+    H itself, :eq:`eq-hadamard`, is not formed. If vectors have n entries, H is a Kronecker product
     :math:`H_a \otimes H_b` with a and b near :math:`\sqrt n`. So Hx needs one product with each of
     two small matrices, about :math:`2 n^{3/2}` multiplications in total. The fast (butterfly)
     algorithm needs only :math:`n \log_2 n` additions, but processors do the arithmetic of matrix
     products about ten times as fast.
 
     Args:
-        x: Floating-point tensor, ``(..., n)``, where n is a power of 2.
+        x: Vectors, floating-point, ``(..., n)``, where n is a power of 2.
 
     Returns:
         Hx, not normalised, with the shape of ``x``.

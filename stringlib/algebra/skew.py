@@ -158,7 +158,8 @@ def connected_parts(support: Tensor, size: int) -> Tensor:
         size: Number of channels.
 
     Returns:
-        For each channel the smallest channel of its component, integers, ``(size,)``.
+        For each channel, the smallest index of a channel in the same component, integers,
+        ``(size,)``.
     """
     parts = torch.arange(size, device=support.device)
     ends = torch.cat([support, support.flip(0)], 1)

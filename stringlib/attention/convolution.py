@@ -1,4 +1,4 @@
-r"""Short convolution: a token is mixed with the few tokens before it, in each channel by itself."""
+r"""Short convolution: each channel of a token is mixed with that of the few tokens before it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ShortConvolution(nn.Module):
 
     Attributes:
         weight: The learned numbers w, ``(channels, width)``. Column ``width - 1 - j`` belongs to
-            the token j places earlier, as in ``nn.Conv1d``.
+            the token j positions earlier, as in ``nn.Conv1d``.
         bias: The bias, ``(channels,)``, or None.
 
     Source:

@@ -3,7 +3,7 @@ r"""The core of an attention layer: what each head computes between the projecti
 A core takes queries, keys and values that are split into heads, and returns the outputs of the
 heads. :class:`~stringlib.attention.softmax.SoftmaxAttention` is softmax attention.
 :class:`~stringlib.attention.kernelised.LinearAttention` replaces the exponential of softmax by a
-feature map. The two classes apply the positions too, and work without a layer::
+feature map. The two classes also apply the positions, and can be used without a layer::
 
     core = LinearAttention(FavorFeatures(64), RoPE(64), CosineWeight(512))
     out, state = core(q, k, v)
@@ -116,10 +116,10 @@ class AttentionCore(nn.Module):
                 attends to another document. Only the first document of each row continues
                 ``state``. Softmax, linear attention that is not causal and Toeplitz weights use an
                 n × n mask. Default: None, one document.
-            return_state: Whether to return a state with ``document_ids``. If True, this is the
-                state of the last document alone, which must have the same number of tokens in each
-                row. If False (default), the returned state is None. Without ``document_ids`` this
-                argument has no effect.
+            return_state: With ``document_ids``, whether to return a state. If True, the state is
+                that of the last document alone, and the last document must have the same number of
+                tokens in each row. If False (default), None is returned in place of the state.
+                Without ``document_ids`` this argument has no effect.
             key_positions: Positions of the keys, or their phases, if the keys belong to other
                 tokens than the queries (cross-attention). Must be None if causal or with
                 ``document_ids``. Default: ``positions``.
@@ -210,11 +210,11 @@ class AttentionCore(nn.Module):
 
     @property
     def unfit_for_context(self) -> str | None:
-        """What refuses a context, such as "a causal layer", or None if a context is accepted."""
+        """Kind of layer that refuses a context, such as "a causal layer". None if it accepts it."""
         return "a causal layer" if self.causal else self._unfit()
 
     def _unfit(self) -> str | None:
-        """Return what refuses a context besides a causal mask, or None."""
+        """Return the kind of layer, apart from a causal one, that refuses a context, or None."""
         return None
 
     def _shortened(self, state: Any, length: int) -> Any:

@@ -189,7 +189,7 @@ class SteppedDecay(DecayWeight):
 
     The weight of query i and key j ≤ i is
     :math:`\Delta_j\,e^{a_{j+1} + \dots + a_i}`. In a state space model :math:`\Delta_j` is the size
-    of a time step, on which the decay depends too.
+    of time step j, and the decay :math:`e^{a_j}` depends on this size too.
 
     Args:
         log_decay: The logarithms :math:`a_t \le 0`, in one of the shapes of :class:`DecayWeight`.

@@ -1,11 +1,11 @@
 r"""The delta rule: a running state in which a new value replaces the old value of the same key.
 
 A plain sum of outer products would add the new value to the old one. The delta rule is
-:math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`. Kimi Delta
-Attention (KDA) has one decay for each feature. Without a decay (:math:`a_t = 0`) this is one
-gradient step of size :math:`\beta_t` on
+:math:`S_t = e^{a_t} (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`. Without a decay
+(:math:`a_t = 0`), the update is one gradient step of size :math:`\beta_t` on
 :math:`\tfrac12\|S^\top k_t - v_t\|^2`. If the key has norm 1 and :math:`\beta_t = 1`, then
-:math:`S_t^\top k_t = v_t` for any previous state.
+:math:`S_t^\top k_t = v_t` for any previous state. Kimi Delta Attention (KDA) is the delta rule with
+one decay for each feature.
 """
 
 from __future__ import annotations

@@ -25,12 +25,12 @@ def projected(
 ) -> tuple[Tensor, Tensor, Any]:
     """Return the queries and keys of tokens, in the basis of the encoder if merging it is exact.
 
-    Merging the basis into the weights is faster if the batch has more tokens than channels. We
-    measured the time of a layer with P in the weights, divided by the time with P on the tokens
-    (CPU, one thread, Cayley and circulant STRING, dim 256 to 768; first with gradients, then
-    without). Half as many tokens as channels: 1.02 to 1.09, 1.03 to 1.15. As many tokens as
-    channels: .96 to 1.00, .98 to 1.01. Twice as many: .90 to .97, .89 to .97. Four times as many:
-    .86 to .94, .93 to .95.
+    Merging the basis P into the weights is faster if the batch has more tokens than channels. We
+    measured the time of a layer with P merged into the weights, divided by the time with P applied
+    to the tokens (CPU, one thread, Cayley and circulant STRING, dim 256 to 768). The first range is
+    with gradients, the second without. Half as many tokens as channels: 1.02 to 1.09, 1.03 to 1.15.
+    As many tokens as channels: .96 to 1.00, .98 to 1.01. Twice as many: .90 to .97, .89 to .97.
+    Four times as many: .86 to .94, .93 to .95.
 
     Args:
         layer: A :class:`~stringlib.attention.multihead.MultiHeadAttention`.

@@ -1,4 +1,4 @@
-r"""Norm of the outputs of the heads, and the gate beside it."""
+r"""Norm of the outputs of the heads, combined with a gate."""
 
 from __future__ import annotations
 

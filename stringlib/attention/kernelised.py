@@ -90,7 +90,7 @@ class LinearAttention(AttentionCore):
         return self.causal and self.rotate != "after" and recurrent
 
     def _unfit(self) -> str | None:
-        """Return what refuses a context besides a causal mask, or None."""
+        """Return the kind of layer, apart from a causal one, that refuses a context, or None."""
         if self.weight is not None and type(self.weight).forward is not PositionWeight.forward:
             return f"a layer of linear attention with {self._named_weight()}"
         return None
@@ -225,7 +225,8 @@ def side_of_rotation(encoder: Any, features: FeatureMap, rotate: str | None) -> 
         rotate: ``"before"``, ``"after"``, or None for the default of the feature map.
 
     Raises:
-        ValueError: If ``rotate`` does not fit the feature map, or if there is no default.
+        ValueError: If ``rotate`` is ``"after"`` and features may be negative, or if ``rotate`` is
+            None and the feature map has no default.
     """
     if encoder is None:
         return None

@@ -1,4 +1,4 @@
-r"""The delta rule and Kimi Delta Attention with rates and decays that tokens decide.
+r"""The delta rule and Kimi Delta Attention with data-dependent rates and decays.
 
 Padding does not change the state.
 """

@@ -1,4 +1,4 @@
-r"""The base class of biases of softmax attention that tokens decide, :eq:`eq-token-bias`.
+r"""The base class of data-dependent biases of softmax attention, :eq:`eq-token-bias`.
 
 A bias of a query and a key is added to the scaled logits. The methods of this package are in
 :mod:`stringlib.attention.token_bias`.
@@ -16,16 +16,18 @@ from stringlib.spec import checked
 
 
 class TokenBias(nn.Module):
-    r"""Base class of biases of causal softmax attention that tokens decide.
+    r"""Base class of data-dependent biases of causal softmax attention.
 
-    A subclass implements :meth:`forward`. If the bias needs numbers that belong to one token each,
-    such as a forget gate, the subclass also implements :meth:`marks`. The cache keeps the marks of
-    all tokens. So layers with a token bias are continued token by token, and packed, like others.
+    A subclass implements :meth:`forward`. If the bias needs numbers that are computed from one
+    token each, such as a forget gate, the subclass also implements :meth:`marks`, which returns
+    these numbers (the marks of the tokens). The cache keeps the marks of all tokens. So a layer
+    with a token bias can decode token by token and accepts packed documents, like other layers.
 
     A bias must depend only on the query, the key, and the tokens from the key to the query. Marks
-    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. Weights that
-    compose, :eq:`eq-path-compose`, depend only on these tokens, because they are products of one
-    matrix per token, :eq:`eq-path-product`.
+    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. For example,
+    if the weight from a key to a query is always the product of the weights from the key to a token
+    in between and from this token to the query, :eq:`eq-path-compose`, the weight is a product of
+    one matrix per token, :eq:`eq-path-product`, and depends only on the tokens between the two.
 
     Args:
         heads: Number of query heads.

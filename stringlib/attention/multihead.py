@@ -91,12 +91,12 @@ class MultiHeadAttention(AttentionLayer):
             head (QK-norm). With ReLU features :math:`\tau` cancels. Default: False.
         shift: If True, each key is mixed with the key of the previous token (key shift); see
             :class:`~stringlib.attention.shift.KeyShift`. Default: False.
-        position_bias: A bias that is added to the logits of softmax, also beside a rotary encoder:
-            a name in :data:`~stringlib.encoders.registry.BIASES` or a relative bias, whose numbers
-            depend on the distance; or a name in
+        position_bias: A bias that is added to the logits of softmax, with or without a rotary
+            encoder. A name in :data:`~stringlib.encoders.registry.BIASES`, or a relative bias,
+            gives numbers that depend on the distance. A name in
             :data:`~stringlib.attention.token_bias.TOKEN_BIASES`, for example ``"fox"``, or a
-            :class:`~stringlib.attention.logit_bias.TokenBias`, whose numbers depend on the tokens.
-            Default: None.
+            :class:`~stringlib.attention.logit_bias.TokenBias`, gives numbers that depend on the
+            tokens. Default: None.
         position_steps: Makes the positions of a rotary encoder depend on the tokens. A module that
             returns the steps of the tokens, ``(..., seq, coord_dim)``, or a name in
             :data:`~stringlib.attention.path.POSITION_STEPS`, such as ``"learned"``. The position of
@@ -123,8 +123,8 @@ class MultiHeadAttention(AttentionLayer):
             counts more than :math:`e^2` times as much as another.
 
     Attributes:
-        to_q: The projection :math:`W_q`, an ``nn.Linear``. So are ``to_k``, ``to_v`` and
-            ``to_out``.
+        to_q: The projection :math:`W_q`, an ``nn.Linear``. The other projections are ``to_k``,
+            ``to_v`` and ``to_out``.
         core: The :class:`~stringlib.attention.softmax.SoftmaxAttention` or
             :class:`~stringlib.attention.kernelised.LinearAttention` between the projections. The
             parts ``features``, ``encoder``, ``roll`` and ``weight`` of the core are attributes of

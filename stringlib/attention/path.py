@@ -1,8 +1,8 @@
-r"""Positions that tokens decide: each token moves the position by steps of its own.
+r"""Data-dependent positions: each token moves the position by a step of its own.
 
-The position of token i is the sum of the steps of the tokens up to i, :eq:`eq-path-sum`. A rotary
-encoder depends only on differences of positions. So a query and a key see the sum of the steps
-between them, whatever came before, :prf:ref:`thm-path-sums`.
+The position of token i is the sum of the steps of the tokens up to i, :eq:`eq-path-sum`. With a
+rotary encoder, scores depend only on differences of positions. So the score of a query and a key
+depends on the sum of the steps between them, and not on earlier tokens, :prf:ref:`thm-path-sums`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PositionSteps(nn.Module):
 
     Args:
         dim: Number of channels of a token.
-        coord_dim: Number of coordinates of a position, that of the encoder.
+        coord_dim: Number of coordinates of a position; must be that of the encoder.
 
     Attributes:
         to_steps: The linear map, with a bias, which is 1 at the start.

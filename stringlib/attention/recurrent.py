@@ -1,4 +1,4 @@
-r"""Linear attention as published layers use it: a convolution before it, norm and gate after it."""
+r"""Linear attention with a short convolution before it, and a norm and a gate after it."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class RecurrentAttention(AttentionLayer):
             None.
 
     Attributes:
-        to_q: The projection :math:`W_q`, an ``nn.Linear`` without a bias. So are ``to_k``, ``to_v``
-            and ``to_out``.
+        to_q: The projection :math:`W_q`, an ``nn.Linear`` without a bias. The other projections are
+            ``to_k``, ``to_v`` and ``to_out``.
         core: The :class:`~stringlib.attention.kernelised.LinearAttention`.
         convolution: The convolution, or None.
         norm: The norm and the gate.

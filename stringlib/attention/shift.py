@@ -17,11 +17,11 @@ class KeyShift(nn.Module):
     :math:`(1 - \beta_h) k_t + \beta_h k_{t-1}`, equation :eq:`eq-key-shift`. The previous key of
     the first token is 0.
 
-    Without a shift, the key of a token depends on this token alone. So a single layer cannot attend
-    to a token because of the token before it, as associative recall requires. With the shift, a
-    single layer can. The share is one number per head, so mixing commutes with a basis that acts on
-    the channels of a head. Merging the basis of an encoder into the weights therefore remains
-    exact.
+    Without a shift, the key of a token depends on this token alone. So in a single layer, the
+    similarity of a query and the key of a token cannot depend on the token before it, as
+    associative recall requires. With the shift, it does. The share is one number per head, so
+    mixing commutes with a basis that acts on the channels of a head. Merging the basis of an
+    encoder into the weights therefore remains exact.
 
     Args:
         heads: Number of key heads.

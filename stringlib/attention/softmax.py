@@ -184,8 +184,8 @@ class SoftmaxAttention(AttentionCore):
             keys; a :class:`~stringlib.encoders.relative_bias.RelativeBias`, which is added to the
             logits; or None.
         position_bias: A :class:`~stringlib.attention.logit_bias.TokenBias` or a relative bias,
-            which is added to the logits, also beside a rotary encoder. A token bias must be in
-            causal attention. Default: None.
+            which is added to the logits, with or without a rotary encoder. A token bias requires
+            ``causal=True``. Default: None.
         causal: If True, a token attends only to itself and to earlier tokens. Default: False.
         grid: ``(rows, columns)`` of an image. The positions of the grid are then the default for an
             encoder with two coordinates. Default: None, a sequence.
@@ -237,7 +237,7 @@ class SoftmaxAttention(AttentionCore):
         super().__setattr__(name, value)
 
     def _unfit(self) -> str | None:
-        """Return what refuses a context besides a causal mask, or None."""
+        """Return the kind of layer, apart from a causal one, that refuses a context, or None."""
         return None if self.window is None else "a layer with a window"
 
     def _description(self) -> str:

@@ -72,7 +72,7 @@ class TaylorFeatures(FeatureMap):
 
     The similarity of x and y is :math:`1 + x^\top y + \tfrac12 (x^\top y)^2`, :eq:`eq-taylor`,
     which is positive, although features may be negative. A layer divides queries and keys by
-    :math:`d^{1/4}`, as softmax does.
+    :math:`d^{1/4}`, so that scores are divided by :math:`\sqrt d`, as in softmax attention.
 
     Args:
         head_dim: Number of channels d of a head. There are :math:`1 + d + d^2` features.

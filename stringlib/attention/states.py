@@ -1,7 +1,8 @@
 """The states of causal layers other than the cache of softmax, from which later tokens continue.
 
-A layer that mixes keys, convolves its inputs or sums steps also remembers its last token. Its state
-contains the state of its core as the second part.
+A layer with a key shift, a short convolution or steps of positions also needs something of its last
+tokens, for example the last key. The state of such a layer has two parts. The first part contains
+what is needed of the last tokens, and the second part is the state of the core.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class ConvolvedState(NamedTuple):
 
 
 class PathState(NamedTuple):
-    """State of a causal layer whose positions tokens decide.
+    """State of a causal layer with data-dependent positions.
 
     Attributes:
         position: Position of the last token, ``(..., 1, coord_dim)``.

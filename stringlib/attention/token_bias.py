@@ -1,4 +1,4 @@
-r"""Biases of softmax attention that tokens decide: FoX, PaTH and CoPE.
+r"""Data-dependent biases of softmax attention: FoX, PaTH and CoPE.
 
 The bias of a query i and a key j depends on the tokens from j to i. It is added to the scaled
 logits, :eq:`eq-token-bias`. To add a method of your own, subclass
@@ -23,9 +23,9 @@ class ForgettingBias(TokenBias):
     r"""The bias of the Forgetting Transformer (FoX): a forget gate for each token and head.
 
     The gate :math:`f_t = \sigma(w^\top x_t + b)` multiplies the weights of all keys before token t.
-    So the bias is :math:`\sum_{t=j+1}^{i} \log f_t`, :eq:`eq-fox`. With the same gate at every
-    token it is ALiBi. One more channel of queries and keys would have the same effect,
-    :eq:`eq-fox-channel`, but in half precision this channel loses too many digits.
+    So the bias is :math:`\sum_{t=j+1}^{i} \log f_t`, :eq:`eq-fox`. If all tokens have the same
+    gate, the bias is that of ALiBi. One more channel of queries and keys would have the same
+    effect, :eq:`eq-fox-channel`, but in half precision this channel loses too many digits.
 
     Args:
         dim: Number of channels of a token.
@@ -96,7 +96,7 @@ class PathBias(TokenBias):
         return torch.cat([vectors, rates.mT[..., None]], -1)
 
     def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
-        """Return what the matrices H between each key and each query change in the logits."""
+        """Return by how much the matrices H between key and query change each logit."""
         w, beta = marks[..., :-1], marks[..., -1:]
         seen = (q @ w.mT).tril(k.shape[-2] - q.shape[-2])
         system, right = (beta * (w @ w.mT)).tril(-1), (beta * (w @ k.mT)).tril(-1)

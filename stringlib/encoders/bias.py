@@ -22,7 +22,9 @@ from stringlib.spec import Positions, checked
 class ALiBi(RelativeBias):
     r"""Fixed biases :math:`-m_h |\Delta|` of the distance Δ, with a slope :math:`m_h` per head.
 
-    See equation :eq:`eq-bias-alibi`. No other bias of the distance composes, :eq:`eq-path-alibi`.
+    See equation :eq:`eq-bias-alibi`. ALiBi is the only bias of the distance whose factor
+    :math:`e^{b(\Delta)}` from a key to a later query is always the product of the factors from the
+    key to a token in between and from this token to the query, :eq:`eq-path-alibi`.
 
     The module has no learned parameters, and it adds nothing to the ``state_dict``.
 

@@ -22,10 +22,10 @@ class CayleySTRING(RotaryEncoder):
 
     The basis is :math:`P = (I - S)(I + S)^{-1}`, the Cayley transform of a skew-symmetric matrix S,
     :eq:`eq-cayley-transform`. S and the frequencies are learned. The transpose of P is applied
-    before the rotation, :eq:`eq-cayley-before`. After the rotation, an orthogonal matrix would
-    cancel in every score. Each call solves one system of linear equations per head, in float64. The
-    cost of this step does not depend on the number of tokens. At inference, merge P into the
-    weights with :meth:`~stringlib.encoders.form.RotaryForm.fold` and use the encoder that
+    before the rotation, :eq:`eq-cayley-before`. An orthogonal matrix that is applied after the
+    rotation would cancel in every score. Each call solves one system of linear equations per head,
+    in float64. The cost of this step does not depend on the number of tokens. At inference, merge P
+    into the weights with :meth:`~stringlib.encoders.form.RotaryForm.fold` and use the encoder that
     :meth:`~stringlib.encoders.form.RotaryForm.folded` returns, which solves no system.
 
     Args:

@@ -159,8 +159,8 @@ class SelectiveRoPE(STRING):
 
     Pair p of head h rotates by :math:`\omega_p r_{hp}`, where ω are the frequencies of RoPE and the
     position r has ``heads * head_dim // 2`` coordinates. With
-    :class:`~stringlib.attention.path.PositionSteps` each token decides by how much it rotates each
-    pair, :eq:`eq-path-rotation`. These are the angles of Selective RoPE and of Mamba-3.
+    :class:`~stringlib.attention.path.PositionSteps` the angle by which a token rotates each pair is
+    computed from this token, :eq:`eq-path-rotation`, as in Selective RoPE and in Mamba-3.
 
     Args:
         head_dim: Number of channels of a head, an even number.

@@ -129,10 +129,10 @@ def yarn_by_index(
 
     The result differs from that of :func:`yarn` for the pairs that make between ``slow`` and
     ``fast`` full turns in training. For these pairs, the factor of the frequency is linear in the
-    *index* of the pair, :eq:`eq-model-index`. By default the ends of the range are rounded outwards
-    to whole pairs. With base 10,000, 128 channels, T = 4096 and s = 8, the results of the two
-    functions differ by more than 1 % in 25 of 64 frequencies. Use the function that agrees with the
-    code with which a checkpoint was trained.
+    *index* of the pair, :eq:`eq-model-index`. By default the ends of this range of pairs are
+    rounded outwards to whole pairs. With base 10,000, 128 channels, T = 4096 and s = 8, the results
+    of the two functions differ by more than 1 % in 25 of 64 frequencies. Use the function that
+    agrees with the code with which a checkpoint was trained.
 
     Args:
         frequencies: Frequencies in one coordinate, a geometric sequence in descending order,
@@ -241,13 +241,13 @@ class Beyond(nn.Module):
 class DynamicNTK(Derived):
     r"""NTK-aware frequencies that depend on the length of the text (dynamic NTK scaling).
 
-    Let T be the length in training and s the argument ``scale``. Let L be, as in released code, the
-    greatest length since the last text shorter than T, and at least T. The frequencies are those of
-    :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`. So texts shorter than T have the
-    original frequencies. A text of exactly T tokens has the original frequencies unless it follows
-    a longer text. In decoding, the frequencies change whenever the text becomes longer than T and
-    longer than all texts since the last text shorter than T. Keys that are already in a cache were
-    then rotated with other frequencies than the new queries.
+    Let T be the length in training and s the argument ``scale``. The frequencies are those of
+    :func:`ntk_aware` with the scale :math:`s\,L/T - s + 1`. Here L is T at first, and grows to the
+    length of each text that is longer than L. As in released code, a text shorter than T sets L
+    back to T. So texts shorter than T have the original frequencies. A text of exactly T tokens has
+    the original frequencies unless L is larger because of an earlier text. In decoding, the
+    frequencies change whenever the text becomes longer than L. Keys that are already in a cache
+    were then rotated with other frequencies than the new queries.
 
     Args:
         scale: The factor s, called ``factor`` in configurations.

@@ -50,10 +50,10 @@ class RotaryTables(nn.Module):
             ``heads=1`` for each layer type of the model.
         layout: Order of the columns of the tables, which has to be the order that the model uses:
 
-            - ``"half"`` (default; Llama): all pairs, then all pairs again.
-            - ``"interleaved"`` (Cohere): each column twice, side by side.
-            - ``"axes"`` (vision encoder of Gemma 4): the pairs of one coordinate, then the same
-              pairs again; then those of the next coordinate, in the same way.
+            - ``"half"`` (default; Llama): one column per pair, then the same columns again.
+            - ``"interleaved"`` (Cohere): two equal neighbouring columns per pair.
+            - ``"axes"`` (vision encoder of Gemma 4): for each coordinate in turn, one column per
+              pair of this coordinate, then the same columns again.
             - ``"pairs"`` (GPT-OSS): one column per pair.
             - ``"complex"`` (Llama 4, DeepSeek-V2): one complex number per pair, cos + i sin.
 
@@ -480,7 +480,7 @@ class Rotated(nn.Module):
 
     @torch.no_grad()
     def folded(self) -> Rotated:
-        """Return a module with the same logits that costs what RoPE costs.
+        """Return a module that gives the same logits and takes as long as RoPE.
 
         The basis of the encoder is merged into a copy of the projection, and the new encoder has no
         basis. Queries and keys are then expressed in this basis, which cancels in their products,
@@ -531,7 +531,7 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     builds the original model, which does not contain these modules. Therefore ``from_pretrained``
     does not load the parameters of these modules, and reports them as unexpected.
     ``from_pretrained`` also reports the parameters of replaced projections as missing. Build the
-    model, put in the same modules as before saving, and call this function::
+    model, replace the same modules in it as before saving, and call this function::
 
         model = LlamaForCausalLM.from_pretrained(directory)
         model.model.rotary_emb = RotaryTables(CirculantSTRING(128))
@@ -562,7 +562,7 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
     if not names:
         raise ValueError(
             "model must contain a RotaryTables or a Rotated, got a "
-            f"{type(model).__name__} with neither. Put in the same modules as before saving."
+            f"{type(model).__name__} with neither. Replace the same modules as before saving."
         )
     wanted = {f"{name}.{key}" for name in names for key in model.get_submodule(name).state_dict()}
     saved: dict[str, Tensor] = {}

@@ -135,7 +135,7 @@ def fold_norms(
     - The query projection of each head is multiplied by ``turn_q`` from the left, and the key
       projection by ``turn_k``.
     - ``scale_q`` and ``scale_k`` replace the scales of the norms.
-    - ``encoder`` replaces the encoder. It has no basis, so it costs what RoPE costs.
+    - ``encoder`` replaces the encoder. The new encoder has no basis, so it takes as long as RoPE.
 
     Args:
         encoder: Rotary encoder whose basis is to be folded.

@@ -40,7 +40,7 @@ FAR = 1 << 20
 BY_HAND = (
     "Build the replacement yourself: RotaryTables(encoder, layout), with the same frequencies."
 )
-"""What a user can do about a module that cannot be read, for error messages."""
+"""Advice at the end of an error about a module whose tables cannot be rebuilt."""
 
 
 class Way(NamedTuple):

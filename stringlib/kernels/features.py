@@ -20,11 +20,12 @@ def half_square(x: Tensor) -> Tensor:
 def unit(x: Tensor, eps: float = 0.0) -> Tensor:
     """Return ``x`` divided by its norm along the last dimension.
 
-    With a positive ``eps`` the divisor is the square root of the squared norm plus ``eps``.
+    With a positive ``eps``, this number is added to the squared norm before the square root is
+    taken.
 
-    A vector other than 0 with a norm of less than 1e-12 is divided by 1e-12. The vector 0 is
-    returned unchanged. At the vector 0 the gradient passes through unchanged, while
-    ``torch.nn.functional.normalize`` multiplies the gradient by 1e12.
+    With ``eps=0`` (default), a vector other than 0 with a norm of less than 1e-12 is divided by
+    1e-12. The vector 0 is returned unchanged. At the vector 0 the gradient passes through
+    unchanged, while ``torch.nn.functional.normalize`` multiplies the gradient by 1e12.
     """
     square = 2 * half_square(x)
     if eps:

@@ -238,7 +238,7 @@ def phases_of(blocks: nn.ModuleList, positions: Tensor, x: Tensor) -> list[Tenso
 
 
 def require_defaults(layer: str, **given: Any) -> None:
-    """Raise ``ValueError`` if an argument is given that a published layer decides itself."""
+    """Raise ``ValueError`` if an argument is given that a published layer sets itself."""
     for name, value in given.items():
         default = "softmax" if name == "attention" else None
         if value != default and not (name == "encoder" and value in ABSOLUTE):

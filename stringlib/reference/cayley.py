@@ -113,8 +113,8 @@ def cayley_string(x: Tensor, positions: Tensor, S: Tensor, omega: Tensor) -> Ten
 
     The result is :math:`\mathrm{RoPE}(\Omega r)\,P^\top x`, equation :eq:`eq-cayley-before`. First
     the orthogonal matrix :math:`P^\top` is applied, then :math:`\mathrm{RoPE}(\Omega r)` rotates
-    each pair of channels. In this order the scores depend on P. On the positions of query and key
-    they depend only through the difference.
+    each pair of channels. In this order the scores depend on P. They depend on the positions of
+    query and key only through the difference of the positions.
 
     Args:
         x: Queries or keys, ``(..., seq, d)``.

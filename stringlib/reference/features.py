@@ -35,7 +35,7 @@ def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
 def hyperbolic_features(x: Tensor, matrix: Tensor) -> Tensor:
     r"""Return the FAVOR+ features of given random vectors and of their negatives.
 
-    They are called hyperbolic features, equation :eq:`eq-favor-hyperbolic`.
+    These features are called hyperbolic, equation :eq:`eq-favor-hyperbolic`.
 
     Args:
         x: Scaled queries or keys, ``(..., d)``.
@@ -337,7 +337,8 @@ def circulant_error(z: Tensor) -> float:
     :eq:`eq-torus-circulant-error`.
 
     Args:
-        z: The sum x + y, ``(d,)``. If the projection has signs s, :math:`s \odot (x + y)`.
+        z: The sum x + y, ``(d,)``. If the projection has signs s, pass :math:`s \odot (x + y)`
+            instead.
     """
     values = [float(entry) for entry in z]
     d, total = len(values), 0.0

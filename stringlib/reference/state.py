@@ -228,9 +228,9 @@ def delta_rule_recurrence(
 
     The output is :math:`S_t^\top q_t` with
     :math:`S_t = \alpha_t (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top`. With
-    :math:`\alpha = 1` this is DeltaNet, otherwise Gated DeltaNet. With one decay per feature,
-    :math:`\mathrm{diag}(\alpha_t)` stands between the bracket and :math:`S_{t-1}`, as in KDA,
-    :eq:`eq-kda`.
+    :math:`\alpha = 1` this is DeltaNet, otherwise Gated DeltaNet. With one decay per feature, as in
+    KDA, :math:`S_{t-1}` is multiplied by :math:`\mathrm{diag}(\alpha_t)` before it is multiplied by
+    the bracket, :eq:`eq-kda`.
 
     Args:
         q: Queries, ``(heads, n, d)``.

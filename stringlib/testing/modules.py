@@ -153,8 +153,8 @@ COPIES: dict[str, Callable[[Make], nn.Module]] = {
     "made on meta, emptied and loaded": _from_meta,
     "made on meta and assigned": _assigned,
 }
-"""Ways to copy a module, by the words for what is done to the module.
+"""Ways to copy a module, by name.
 
-Each entry is a function. Its argument is a function that makes the module, and it returns a module
-with the same numbers.
+Each entry is a function. Its argument is a function that makes the module. The result is a copy of
+this module with the same numbers.
 """

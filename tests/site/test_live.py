@@ -261,7 +261,8 @@ def test_pasted_frequencies_are_drawn_and_listed(
     score = (distances[:, None] * w).cos().sum(-1) + channels / 2 - pairs
     first = score.lt(0).nonzero().flatten().tolist()[:1]
     where = f"at distance {first[0] + 1:,}" if first else "up to distance 100,000"
-    assert f"below 0 {where}. Moved by 1,000, the rotated map is the same;" in said
+    end = "If the sentence is moved by 1,000, the map with rotations is the same;"
+    assert f"below 0 {where}. {end}" in said
 
 
 TRAINED = """([key, name, image]) => {
