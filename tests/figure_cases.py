@@ -132,6 +132,10 @@ CASES: dict[str, dict[str, list[Any]]] = {
     "favor_plus.features_needed": {"temperature": [1, 0.1, 8]},
     "favor_plus.causal_habits": {"factor": [4, 1, 6]},
     "trained_heads.scores_by_distance": {"head": ["layer 2, head 1", "layer 2, head 2"]},
+    "trained_heads.states_of_trained_keys": {
+        "head": ["softmax, layer 2, head 1", "delta rule, layer 2, head 1"],
+        "rate": [1, 0.3], "written": [48, 30, 53],
+    },
     "trained_heads.trained_heads": {
         "head": ["layer 2, head 1", "layer 1, head 2"], "features": [1024, 64],
     },

@@ -73,6 +73,24 @@ def test_scores_of_a_trained_head_by_distance_and_the_part_of_its_fastest_pair()
         assert f"at distance {max(range(81), key=means.__getitem__)}. Below" in text
 
 
+def test_states_of_trained_keys_answer_as_the_update_says() -> None:
+    for at, (figure, text) in states("trained_heads.states_of_trained_keys"):
+        keys, n = trained_heads.trained_keys(at["head"]), at["written"]
+        adds, replaces = torch.zeros(2, 32, n).double()
+        for t, value in enumerate(torch.eye(n).double()):
+            adds += torch.outer(keys[t], value)
+            replaces += at["rate"] * torch.outer(keys[t], value - keys[t] @ replaces)
+        for row, name in enumerate(("gold", "blue")):
+            key = keys[trained_heads.WRITTEN.index(name)]
+            for place, state in enumerate((adds, replaces)):
+                want = (key @ state).tolist()
+                assert list(figure.data[2 * row + place].y) == pytest.approx(want, abs=6e-4)
+        assert f"{figure.data[4].y[1]:.2f} is left with trained keys" in text
+        own = (keys[:-1] * keys[1:]).sum(-1).square()  # the part that the next write removes
+        left = at["rate"] * (1 - at["rate"] * own.mean()).item()
+        assert figure.data[4].y[1] == pytest.approx(left, abs=6e-4)
+
+
 def test_habits_let_the_last_key_move_outputs() -> None:
     q, k, rows, v = favor._causal_example()
     for at, (figure, text) in states("favor_plus.causal_habits"):

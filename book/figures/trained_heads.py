@@ -1,4 +1,4 @@
-"""Queries and keys of a trained model: their scores, and what random features make of them."""
+"""Queries and keys of trained models: scores, random features, and states with these keys."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from book.figures.marks import axis, bars, dots, line, rounded, significant
+from book.figures.marks import axis, bars, dots, line, listed, rounded, significant
 from book.live import write
 from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, panels
 from results import page_text as study
 from stringlib import FavorFeatures
+from stringlib.attention import delta_rule
 
 __all__ = [
     "DRAWS",
     "HEADS",
     "SIZES",
     "TEXT",
+    "WRITERS",
+    "WRITTEN",
+    "answers",
     "bits",
     "by_distance",
     "contributions",
@@ -31,9 +36,12 @@ __all__ = [
     "replaced",
     "scores_by_distance",
     "seen",
+    "shares_left",
     "spread_by_pair",
+    "states_of_trained_keys",
     "trained",
     "trained_heads",
+    "trained_keys",
     "weights",
 ]
 
@@ -59,12 +67,12 @@ def model(name: str = "softmax, RoPE") -> Any:
         return write.models()[name].model
 
 
-def tokens() -> Tensor:
-    """Return the bytes of the text, ``(1, n)``."""
-    return torch.tensor([list(TEXT.encode())])
+def tokens(text: str = TEXT) -> Tensor:
+    """Return the bytes of a text, ``(1, n)``."""
+    return torch.tensor([list(text.encode())])
 
 
-def seen(reader: Any) -> list[tuple[Any, Tensor, Tensor]]:
+def seen(reader: Any, text: str = TEXT) -> list[tuple[Any, Tensor, Tensor]]:
     """Return the attention of each layer, and its queries and keys, ``(heads, n, d)``.
 
     They are not rotated, and divided by the root of √d: their products are the scores.
@@ -76,7 +84,7 @@ def seen(reader: Any) -> list[tuple[Any, Tensor, Tensor]]:
 
     hooks = [b.attention.core.register_forward_pre_hook(look) for b in reader.blocks]
     with torch.no_grad():
-        reader(tokens())
+        reader(tokens(text))
     for hook in hooks:
         hook.remove()
     return found
@@ -279,4 +287,138 @@ def scores_by_distance(head: str) -> Drawn:
         "of the score that comes from each pair of channels varies, from the highest frequency "
         f"to the lowest. The first {FAST} bars, for the fast pairs, have another colour. The "
         f"largest bar is that of pair {varied}, with a standard deviation of {pairs.max():.2f}.",
+    )
+
+
+WRITTEN = "The door is red. The wall is blue. The door is gold. "
+"""The text whose bytes are written into a state: the door gets a new colour."""
+
+COLOUR_NAMES = ["red", "blue", "gold"]
+FIRST, WALL, NEW = (WRITTEN.index(name) for name in COLOUR_NAMES)
+"""Positions of the first letters of the colours."""
+
+WRITERS = {
+    "softmax, layer 2, head 1": ("softmax, RoPE", 1, 0),
+    "delta rule, layer 2, head 1": ("gated delta rule", 1, 0),
+    "delta rule, layer 2, head 2": ("gated delta rule", 1, 1),
+}
+"""Name of a head → its model, its layer and its place in the layer."""
+
+LATER = 24
+"""The largest number of later writes that is shown."""
+
+
+@cache
+def trained_keys(head: str) -> Tensor:
+    """Return the keys of a head for the written text, of norm 1 and not rotated, ``(n, 32)``."""
+    name, layer, place = WRITERS[head]
+    return normalize(seen(model(name), WRITTEN)[layer][2][place].double(), dim=-1)
+
+
+@cache
+def answers(head: str, rate: float, written: int) -> tuple[Tensor, Tensor]:
+    """Return the weights of all values in two answers of a sum, and of the delta rule.
+
+    Each is ``(2 keys, written)``. The keys are those of the new colour of the door and of the wall.
+    """
+    keys = trained_keys(head)
+    kept, asked = keys[None, :written], keys[[NEW, WALL]]
+    rates, values = torch.full((1, written), rate).double(), torch.eye(written).double()
+    _, state = delta_rule(kept, kept, values[None], rates)
+    return asked @ kept[0].mT, asked @ state[0]
+
+
+@cache
+def shares_left(head: str, rate: float) -> list[float]:
+    """Return the mean share of a value in the answer to its key after 0 to ``LATER`` writes."""
+    keys = old = trained_keys(head)
+    shares = [rate]
+    for m in range(1, LATER + 1):
+        old, later = old[:-1], keys[m:]
+        old = old - rate * (old * later).sum(-1, keepdim=True) * later
+        shares.append(rate * (old * keys[: len(old)]).sum(-1).mean().item())
+    return shares
+
+
+def states_of_trained_keys(head: str, rate: float, written: int) -> Drawn:
+    r"""Draw which values two states return for two keys of a trained head.
+
+    An answer is a weighted sum of the values. A sum gives value i the weight :math:`k_i^\top k`,
+    and the weights of the delta rule follow from :eq:`eq-delta-rule`.
+
+    Args:
+        head: One of ``WRITERS``.
+        rate: That of the delta rule.
+        written: Number of bytes of ``WRITTEN`` whose values are written.
+
+    Returns:
+        A figure of the weights of all values in the answers to two keys, and of the share of a
+        value that is left after later writes.
+    """
+    found = dict(zip(("sum", "delta rule"), answers(head, rate, written), strict=True))
+    kept, size = shares_left(head, rate), trained_keys(head).shape[-1]
+    at_random = [rate * (1 - rate / size) ** m for m in range(LATER + 1)]
+    places = list(range(written))
+    letters = [f"“{WRITTEN[max(0, i - 6) : i + 1]}”" for i in places]
+    said: dict[str, Any] = {"hover": "%{customdata}: %{y:.2f}", "customdata": letters}
+    marked = [FIRST, WALL, NEW]
+    text_axis = axis(None, -1, len(WRITTEN), tickvals=marked, ticktext=COLOUR_NAMES, tickangle=0)
+    looks = {"sum": COLOURS["identity"], "delta rule": COLOURS["delta"]}
+    shown = [
+        Panel(
+            [
+                bars(places, rounded(found[of][row]), looks[of], None if row else of, **said)
+                for of in looks
+            ],
+            f"answer to the key of the {name}: weight of each value",
+            text_axis,
+            axis("weight", -0.6, 1.25, dtick=0.5),
+        )
+        for row, name in enumerate(("door", "wall"))
+    ]
+    later = list(range(LATER + 1))
+    left = [
+        line(
+            later, rounded(kept), COLOURS["delta"], "trained keys",
+            hover="after %{x} writes: %{y:.2f}",
+        ),
+        line(
+            later, rounded(at_random), PALETTE["grey"], "random keys", dash="dot",
+            hover="after %{x} writes: %{y:.2f}",
+        ),
+    ]  # fmt: skip
+    figure = panels(
+        *shown,
+        Panel(
+            left,
+            "share of a value that is left in the answer to its key",
+            axis("number of later writes", -0.5, LATER + 0.5, dtick=4),
+            axis("share", 0, 1.05, dtick=0.5),
+        ),
+        height=640,
+        down=0.13,
+        margin={"b": 110},
+        barmode="group",
+    )
+    read = [i for i in marked if i < written]
+    numbers = {
+        of: [[f"{round(x, 2) + 0.0:.2f}" for x in row[read].tolist()] for row in found[of]]
+        for of in looks
+    }
+    told = " ".join(
+        f"In the answer to the key of the {name}, {listed(COLOUR_NAMES[: len(read)])} have the "
+        f"weights {listed(numbers['sum'][row])} in a sum, and {listed(numbers['delta rule'][row])} "
+        "with the delta rule."
+        for row, name in enumerate(("door", "wall"))
+    )
+    return Drawn(
+        figure,
+        f"The keys are those of {head}, and {written} bytes of the text “{WRITTEN.strip()}” are "
+        f"written at rate {rate:g}. Two upper panels show the weight of each written value in the "
+        "answer to a key, as bars for a sum and for the delta rule. The first key is that of the "
+        f"new colour of the door, and the second is that of the wall. {told} The "
+        "lower panel shows the share of a value that is left in the answer to its own key against "
+        f"the number of later writes, from 0 to {LATER}. After one later write, {kept[1]:.2f} is "
+        f"left with trained keys and {at_random[1]:.2f} with random keys. After {LATER} writes, "
+        f"{kept[-1]:.2f} and {at_random[-1]:.2f} are left.",
     )
