@@ -24,10 +24,8 @@ class TokenBias(nn.Module):
     with a token bias can decode token by token and accepts packed documents, like other layers.
 
     A bias must depend only on the query, the key, and the tokens from the key to the query. Marks
-    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. For example,
-    if the weight from a key to a query is always the product of the weights from the key to a token
-    in between and from this token to the query, :eq:`eq-path-compose`, the weight is a product of
-    one matrix per token, :eq:`eq-path-product`, and depends only on the tokens between the two.
+    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. Products of
+    one matrix per token, :eq:`eq-path-product`, have the first property.
 
     Args:
         heads: Number of query heads.

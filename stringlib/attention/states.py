@@ -1,8 +1,7 @@
 """The states of causal layers other than the cache of softmax, from which later tokens continue.
 
-A layer with a key shift, a short convolution or steps of positions also needs something of its last
-tokens, for example the last key. The state of such a layer has two parts. The first part contains
-what is needed of the last tokens, and the second part is the state of the core.
+A layer with a key shift, a short convolution or steps of positions also keeps something of its last
+tokens, for example the last key. Its state has this as the first part, and the core's state after.
 """
 
 from __future__ import annotations
