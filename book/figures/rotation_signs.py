@@ -287,8 +287,9 @@ def _pole(angle: Tensor) -> dict[str, Tensor]:
 def near_the_pole(angle: float) -> Drawn:
     """Draw the output for two tokens with equal features and the values 1 and -1, rotated after φ.
 
-    The output is that of the first token, by :eq:`eq-rotation-after` with its own denominator, and
-    by :eq:`eq-rotation-numerator` with the denominator of features that are not rotated.
+    The output is that of the first token, by :eq:`eq-rotation-after`, divided by the sum
+    of the rotated products, and by :eq:`eq-rotation-numerator`, divided by the sum of the products
+    that are not rotated.
 
     Args:
         angle: Degrees from one token to the next; not 180, where the denominator is 0.

@@ -56,7 +56,7 @@ SPOKEN = {
     "softmax": "With softmax attention and RoPE",
     "before φ": "With a rotation before φ",
     "before φ, moving": "With a rotation before φ that is trained at shifted positions",
-    "after φ": "With a rotation after φ and its own denominator",
+    "after φ": "With a rotation after φ and a division by the sum of the rotated products",
     "after φ, numerator": "With a rotation after φ in the numerator alone",
     "rolled": "With rolled features",
     "none": "Without positions",
