@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import json
 import re
 from pathlib import Path
@@ -259,3 +261,23 @@ LABELS = {
 def test_every_way_to_label_is_read_and_no_other(text: str) -> None:
     found = ledger.labelled(f"Before $$y$$.\n\n{text}\n\nAfter `z`.")
     assert list(found) == [("eq-x", formula) for formula in LABELS[text]]
+
+
+def described(path: Path) -> list[tuple[str, str]]:
+    """Return the constants of a module, with the first line of what is said of each."""
+    pairs = itertools.pairwise(ast.parse(path.read_text(encoding="utf8")).body)
+    return [
+        (ast.unparse(before).split(" =")[0], after.value.value.splitlines()[0])
+        for before, after in pairs
+        if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr)
+        if isinstance(after.value, ast.Constant) and isinstance(after.value.value, str)
+    ]
+
+
+def test_the_words_about_a_constant_begin_without_a_colon() -> None:
+    """Sphinx takes what is before a colon for the type of the constant, and does not find it."""
+    folders = (ROOT / "stringlib", ROOT / "book" / "figures")
+    for path in (path for folder in folders for path in sorted(folder.rglob("*.py"))):
+        for name, line in described(path):
+            plain = re.sub(r":[\w:]+:`[^`]*`|``[^`]*``", "", line)
+            assert ": " not in plain, f"{path.relative_to(ROOT)}: the words about {name}"

@@ -354,7 +354,7 @@ def halved_chunk(query: float, key: float) -> Drawn:
 
 
 MARKED = "aAb|Ab‖bAB|Ba‖aB"
-"""Symbols of two classes: | deletes the lower-case letters, ‖ the upper-case ones."""
+"""Symbols of two classes, where | deletes the lower-case letters and ‖ the upper-case ones."""
 
 
 def _seen() -> list[bool | None]:

@@ -71,7 +71,7 @@ WAYS = {
     "rolled": ("solid", "star"),
     "none": ("dot", "circle-open"),
 }
-"""The lines of :func:`shifted_accuracy`: how each is drawn."""
+"""How each line of :func:`shifted_accuracy` is drawn."""
 
 
 @lru_cache

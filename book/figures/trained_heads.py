@@ -49,7 +49,7 @@ TEXT = 2 * write.PASSAGE
 """What the model reads."""
 
 AT = TEXT.rindex("crossed") + len("crossed") - 1
-"""The query that is shown: the last letter of the second "crossed"."""
+"""The query that is shown, the last letter of the second "crossed"."""
 
 HEADS = ["layer 1, head 1", "layer 1, head 2", "layer 2, head 1", "layer 2, head 2"]
 SIZES = [64, 256, 1024, 4096, 16384]
@@ -291,7 +291,7 @@ def scores_by_distance(head: str) -> Drawn:
 
 
 WRITTEN = "The door is red. The wall is blue. The door is gold. "
-"""The text whose bytes are written into a state: the door gets a new colour."""
+"""The text whose bytes are written into a state. In it, the door gets a new colour."""
 
 COLOUR_NAMES = ["red", "blue", "gold"]
 FIRST, WALL, NEW = (WRITTEN.index(name) for name in COLOUR_NAMES)

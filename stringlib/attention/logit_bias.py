@@ -24,8 +24,8 @@ class TokenBias(nn.Module):
     with a token bias can decode token by token and accepts packed documents, like other layers.
 
     A bias must depend only on the query, the key, and the tokens from the key to the query. Marks
-    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. Products of
-    one matrix per token, :eq:`eq-path-product`, have the first property.
+    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. Weights that
+    compose, :eq:`eq-path-compose`, are products, :eq:`eq-path-product`, and do so.
 
     Args:
         heads: Number of query heads.
