@@ -221,7 +221,7 @@ WEIGHED = {
     "ramp² (3)": ("ramp-squared", "ramp-squared", (1 - AWAY) ** 2),
     "decay 7/8": ("retnet", "retnet", (7 / 8) ** (TOKENS * AWAY)),
 }
-"""Weights of :func:`weighed_values`, each with its method, its colour and its values by distance."""
+"""Weights of :func:`weighed_values`, each with its method, its colour and its values."""
 
 SPOKEN = {
     "none (1)": "a constant (no weight)",

@@ -34,7 +34,7 @@ ERRORS = {
         [1.84, 1.87, 2, 2.63, 4.27, 7.08, 11, 15.9, 22.6],
     ],
 }
-"""Rounding → a row for each of ``ORDERS`` → thousandths, as the chapter measures them with four seeds.
+"""Rounding → a row for each of ``ORDERS`` → thousandths, as measured with four seeds.
 
 At sizes of the outlier from 1 to 100 whose logarithms are evenly spaced.
 """
