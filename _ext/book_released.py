@@ -35,7 +35,7 @@ def align(node: nodes.Node) -> None:
     for head, *cells in zip(*rows, strict=True):
         if all(PLAIN.fullmatch(cell.astext()) for cell in cells):
             for cell in (head, *cells):
-                cell["classes"].append("book-number")
+                cell["classes"].append("book-amount")
 
 
 class Released(SphinxDirective):

@@ -96,3 +96,12 @@ def test_a_page_prints_its_figures_and_the_posters_of_its_instruments(
         key = box.get_attribute("id")
         assert box.inner_text().strip() == f"Interactive version: {name}.html#{key}"
     window.close()
+
+
+def test_a_page_prints_no_shadow_as_a_picture_and_every_column(browser: Any, site: Path) -> None:
+    window = Reader(browser, color_scheme="light", **DESKTOP)
+    window.page.goto((site / "book" / "released_models.html").as_uri())
+    assert b"/DCTDecode" not in window.page.pdf(format="A4")
+    on_paper(window.page)
+    assert window.page.locator("td.book-amount").first.is_visible()
+    window.close()
