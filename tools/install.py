@@ -41,7 +41,10 @@ FIT = r"torch(vision)?=="
 
 COMES = {
     "book": ("book", "PyTorch and 130 packages, 0.4 GB to download, 1.4 GB on disk"),
-    "browser": ("pdf", "2 packages that drive Chromium, 50 MB to download, 0.2 GB on disk"),
+    "browser": (
+        "pdf",
+        "4 packages for pages in Chromium and for PDF, 60 MB to download, 0.2 GB on disk",
+    ),
     "edit": ("jupyter", "JupyterLab and 60 packages, 60 MB to download, 0.2 GB on disk"),
     "test": ("test", "50 packages for the tests, 0.2 GB to download, 0.8 GB on disk"),
 }

@@ -11,25 +11,23 @@ reference of the package stays out; a link to it becomes plain text.
 from __future__ import annotations
 
 import argparse
+import io
 import posixpath
 import re
-import struct
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import matplotlib
+import pikepdf
 import yaml
 from bs4 import BeautifulSoup, Tag
 
 from lab.console import allow_every_letter
 from tools.browser import needed
 
-GROUP = 1000
-"""Objects in one compressed stream: a reader decompresses all of them to show one."""
 LEFT_OUT = "book/api/"
 CITATION = Path(__file__).resolve().parents[1] / "CITATION.cff"
 REFERRING = ("for", "aria-labelledby", "aria-describedby")
@@ -200,51 +198,13 @@ def write(page_of: BeautifulSoup, folder: Path, target: Path) -> None:
 def packed(made: bytes) -> bytes:
     """Return a PDF of Chromium with its objects in compressed streams, at half of the size.
 
-    Chromium writes PDF 1.4, which compresses text and pictures only. But most objects of a book are
-    its structure for screen readers, one for each word in colour and each letter of a formula.
+    Chromium compresses text and pictures only. But most objects of a book are its structure for
+    screen readers, one for each word in colour and each letter of a formula.
     """
-    start = int(made[made.rindex(b"startxref") :].split()[1])
-    table, trailer = made[start:].split(b"trailer", 1)
-    head = trailer[trailer.index(b"<<") + 2 : trailer.rindex(b">>")]
-    size = int(re.findall(rb"/Size (\d+)", head)[0])
-    rows = enumerate(re.findall(rb"(\d{10}) \d{5} ([nf])", table))
-    places = sorted((int(place), number) for number, (place, kind) in rows if kind == b"n")
-    ends = [place for place, _ in places[1:]] + [start]
-    out = bytearray(b"%PDF-1.5\n%\xe2\xe3\xcf\xd3\n")
-    found = {}  # number → kind, place and index, as a row of the table of objects
-    small = []
-
-    def add(number: int, body: bytes) -> None:
-        found[number] = (1, len(out), 0)
-        out.extend(b"%d 0 obj\n%b\nendobj\n" % (number, body))
-
-    def add_stream(number: int, about: bytes, text: bytes) -> None:
-        data = zlib.compress(text, 9)
-        about += b"/Filter/FlateDecode/Length %d" % len(data)
-        add(number, b"<<%b>>stream\n%b\nendstream" % (about, data))
-
-    for (place, number), end in zip(places, ends, strict=True):
-        body = made[place:end].strip().removesuffix(b"endobj").split(b"obj", 1)[1].strip()
-        if body.endswith(b"endstream"):
-            add(number, body)
-        else:
-            small.append((number, body))
-    for first in range(0, len(small), GROUP):
-        index, text = b"", b""
-        for position, (number, body) in enumerate(small[first : first + GROUP]):
-            found[number] = (2, size, position)
-            index += b"%d %d " % (number, len(text))
-            text += body + b"\n"
-        about = b"/Type/ObjStm/N %d/First %d" % (position + 1, len(index))
-        add_stream(size, about, index + text)
-        size += 1
-    found[size] = (1, len(out), 0)
-    numbers = range(size + 1)
-    text = b"".join(struct.pack(">BIH", *found.get(number, (0, 0, 0))) for number in numbers)
-    head = re.sub(rb"/Size \d+", b"/Size %d" % (size + 1), head)
-    add_stream(size, b"/Type/XRef/W[1 4 2]" + head, text)
-    out.extend(b"startxref\n%d\n%%%%EOF\n" % found[size][1])
-    return bytes(out)
+    out = io.BytesIO()
+    with pikepdf.open(io.BytesIO(made)) as pdf:
+        pdf.save(out, object_stream_mode=pikepdf.ObjectStreamMode.generate, recompress_flate=True)
+    return out.getvalue()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
