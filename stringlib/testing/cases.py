@@ -102,9 +102,10 @@ def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
     Raises:
         TypeError: If ``make`` is not callable, or does not return a bias.
     """
-    if isinstance(make, type) and issubclass(make, TokenBias):
+    kind: Any = make
+    if isinstance(kind, type) and issubclass(kind, TokenBias):
         raise TypeError(
-            f"make must return a RelativeBias, got the class {make.__name__} of data-dependent "
+            f"make must return a RelativeBias, got the class {kind.__name__} of data-dependent "
             "biases, for which there is no such test. Compare a call of a layer that has this bias "
             "with two calls, of which the second one continues from the state of the first one."
         )
