@@ -28,6 +28,7 @@ SEEDS = {
     "recall_redraw": 10,
     "recall_success": 30,
     "copy_rates": 1,
+    "extrapolation_published_rates": 1,
     "language_published_rates": 1,
     "language_sources_rates": 2,
     "page_digits": 3,
