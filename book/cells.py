@@ -163,6 +163,15 @@ RECORDS = {
         codes={**KERNELS, "orthogonal": "favor"},
     ),
     "extrapolation_layers": Record(words={"two layers": "two layers"}),
+    "extrapolation_published": Record(
+        codes={
+            "retnet": "retnet-layer",
+            "gla layer": "gla-layer",
+            "mamba2": "mamba2-layer",
+            "gated-deltanet": "gated-deltanet-layer",
+            "kda": "kda-layer",
+        }
+    ),
     "copy_distance": Record(words={n: f"pieces of {n} bytes" for n in ("16", "32", "64", "128")}),
     "language": TEXT,
     "language_rates": TEXT,

@@ -17,6 +17,8 @@ from results.copy_rates import PERIODS
 
 LATER = ("extrapolation_layers", "extrapolation_dropped")
 """Studies of longer texts with methods of 2025."""
+ON_LONGER = "extrapolation_published"
+"""Study of longer texts with published layers."""
 
 
 @cache
@@ -285,13 +287,13 @@ def needles() -> Runs:
 
 
 @cache
-def later_needles() -> Runs:
-    """Return the share of needles found at 1,024 tokens by forget gates, NoPE layers and DroPE."""
+def later_needles(*studies: str) -> Runs:
+    """Return the share of needles found at 1,024 tokens by each method of some studies."""
     return {
         cell.removeprefix("needle").lstrip(", "): [
             run["read"][method]["lengths"][-1] for run in found["runs"]
         ]
-        for study in LATER
+        for study in studies
         for cell, found in data(study)["cells"].items()
         if cell.startswith("needle")
         for method in found["runs"][0]["read"]

@@ -46,6 +46,8 @@ READERS = (
 )
 LATER = ("fox", "local and none", "dropped")
 """Methods of 2025, in chapter 22."""
+ON_LONGER = ("retnet", "gla layer", "mamba2", "gated-deltanet", "kda", "fox", "kerple-log")
+"""Models of the study of longer texts with published layers, each with its own learning rate."""
 FAMILIES = {
     "claims of the note": PERPLEXITY(
         record="language, language_long",
@@ -334,6 +336,38 @@ FAMILIES = {
             "local and none at 1,024": "open",
             "dropped at 1,024": "behind",
         },
+    ),
+    "longer texts, published layers": BITS(
+        record=measures.ON_LONGER,
+        runs=partial(measures.reading_on, measures.ON_LONGER),
+        against={f"{n} at 1,024": f"{n} at 64" for n in ON_LONGER},
+        claims=opened(f"{n} at 1,024" for n in ON_LONGER)
+        | {"retnet at 1,024": "suggestive, behind"},
+    ),
+    "against a window, published layers": BITS(
+        record=measures.ON_LONGER,
+        runs=partial(measures.reading_on, measures.ON_LONGER),
+        against={f"{n}, whole": f"{n}, window" for n in ON_LONGER},
+        claims=opened(f"{n}, whole" for n in ON_LONGER) | {"retnet, whole": "behind"},
+    ),
+    "published layers, less KERPLE": BITS(
+        record=measures.ON_LONGER,
+        runs=partial(measures.reading_on, measures.ON_LONGER),
+        against={f"{n} at 1,024": "kerple-log at 1,024" for n in ON_LONGER[:-1]},
+        claims={
+            "retnet at 1,024": "behind",
+            "gla layer at 1,024": "behind",
+            "mamba2 at 1,024": "ahead",
+            "gated-deltanet at 1,024": "ahead",
+            "kda at 1,024": "suggestive, ahead",
+            "fox at 1,024": "open",
+        },
+    ),
+    "needles of published layers": Family(
+        record=measures.ON_LONGER,
+        runs=partial(measures.later_needles, measures.ON_LONGER),
+        against=dict.fromkeys(ON_LONGER[:-1], "kerple-log"),
+        claims=dict.fromkeys(ON_LONGER[:-1], "behind") | {"fox": "open"},
     ),
     "methods of 2025, controls": BITS(
         record=f"{', '.join(measures.LATER)}, extrapolation",

@@ -62,7 +62,12 @@ MEASURES = {
     "right, ListOps": Measure("listops", partial(measures.bits, "listops", "accuracy")),
     "right, an operator": Measure("listops", measures.operators),
     "needles found": Measure("extrapolation", measures.needles),
-    "needles found, methods of 2025": Measure(", ".join(measures.LATER), measures.later_needles),
+    "needles found, methods of 2025": Measure(
+        ", ".join(measures.LATER), partial(measures.later_needles, *measures.LATER)
+    ),
+    "needles found, published layers": Measure(
+        measures.ON_LONGER, partial(measures.later_needles, measures.ON_LONGER)
+    ),
     "error, squared": Measure("circulant_favor", measures.squared, "of independent rows'"),
     "error of the weights": Measure("circulant_favor", measures.short),
 }
