@@ -153,6 +153,7 @@ NEUTRAL: dict[str, Any] = {
     "kind": "",
     "layout": "interleaved",
     "name": "positions",
+    "dtype": torch.float32,
     "is_query": True,
 }
 """Argument → what leaves all as it is, wherever it stands: the one, the first, the plain form.

@@ -203,7 +203,7 @@ def dense_scores(layer: MultiHeadAttention, x: Tensor, name: str) -> tuple[Tenso
     if asked.get("weight") in RULES:
         return (replaced_products(layer.weight(x), phi_q, phi_k, asked["weight"]),) * 2
     if asked.get("weight") in ("retnet", "gla", "ssd"):
-        constant = torch.log1p(-(2.0 ** (-5 - torch.arange(heads)))).double()[:, None, None]
+        constant = torch.log1p(-(2.0 ** (-5 - torch.arange(heads).double())))[:, None, None]
         retnet = asked["weight"] == "retnet"
         a = constant.expand(-1, n, 1) if retnet else layer.weight(x).log_decay
         decays = attention_cases.decays(a)
