@@ -109,7 +109,7 @@ def test_a_vector_parts_what_no_number_does() -> None:
                 assert all(found[t].item() == pytest.approx(y, abs=1e-12) for t, y in shown.items())
     for number, symbol in itertools.product(range(0, 101, 5), range(50, 101, 5)):
         told = decay_and_state.markers_and_decays(number / 100, 0, 1, symbol / 100).figure
-        assert told.layout.annotations[0].text.startswith("scalar: mixed")
+        assert told.layout.annotations[0].text.startswith("scalar decay: mixed")
 
 
 def test_writes_of_a_chunk_are_those_token_by_token() -> None:
