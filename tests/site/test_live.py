@@ -15,6 +15,7 @@ import torch
 
 from book.live import encoder, memory, move, sentence, train, write
 from book.live.steps import Seen, Stepped
+from book.names import display
 from lab.program import bundle
 from lab.theory.rope_decay import horizon
 from tests.site.reader import ROOT, WINDOWS, Reader, drag, middle, straight
@@ -568,7 +569,7 @@ def test_the_size_of_a_memory_is_changed(run: int, page: Any) -> None:
         if "layer0_keys" not in one.start():
             assert f"keeps {numbers:,} numbers" in card.inner_text()
         once = memory.data()["sizes"][run]["memories"][name]["once"]
-        assert f"after 12 pairs: {once} right" in card.inner_text()
+        assert f"after 12 pairs: {once} for keys written once" in card.inner_text()
     page.reload()
     rested(page, "memory", f"a1 b2 c3 a5 d0 b7?b {size}")
 
@@ -596,7 +597,7 @@ def test_a_text_is_read_and_written_on(page: Any) -> None:
             bits = -shares.gather(-1, given[:, 1:, None]).log2().flatten()
             lengths = [len(passage) - 1, len(passage)]
             once, again = (x.mean().item() for x in bits.split(lengths))
-            there = re.search(rf"{re.escape(name)} (\S+) → (\d+\.\d)", said)
+            there = re.search(rf"{re.escape(display(name))} (\S+) → (\d+\.\d)", said)
             assert there
             assert float(there[1]) == pytest.approx(once, abs=0.06)
             assert float(there[2]) == pytest.approx(again, abs=0.06)
