@@ -23,9 +23,9 @@ class TokenBias(nn.Module):
     these numbers (the marks of the tokens). The cache keeps the marks of all tokens. So a layer
     with a token bias can decode token by token and accepts packed documents, like other layers.
 
-    A bias must depend only on the query, the key, and the tokens from the key to the query. Marks
-    of padding are set to 0, so a mark of 0 must mean that the token changes nothing. Weights that
-    compose, :eq:`eq-path-compose`, are products, :eq:`eq-path-product`, and do so.
+    A bias must depend only on the query, the key, and the tokens from the key to the query, as
+    products along the path do, :eq:`eq-path-product`, which compose, :eq:`eq-path-compose`. Marks
+    of padding are set to 0, so a mark of 0 must mean that the token changes nothing.
 
     Args:
         heads: Number of query heads.

@@ -1,7 +1,7 @@
 """The states of causal layers other than the cache of softmax, from which later tokens continue.
 
 A layer with a key shift, a short convolution or steps of positions also keeps something of its last
-tokens, for example the last key. Its state has this as the first part, and the core's state after.
+tokens, for example the last key, as the first part of its state. The second is the core's state.
 """
 
 from __future__ import annotations
