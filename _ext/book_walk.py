@@ -74,7 +74,9 @@ def beside(app: Sphinx, doctree: nodes.document) -> None:
     """Move the figure out of the last section, so that it stands beside them all."""
     for box in figures(doctree):
         box.parent.remove(box)
-        next(iter(doctree.findall(nodes.section))).append(box)
+        page = next(iter(doctree.findall(nodes.section)))
+        page["classes"].append("walk-page")
+        page.append(box)
 
 
 def make_room(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:

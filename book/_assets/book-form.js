@@ -91,9 +91,11 @@
 
   // what scrolls sideways can be scrolled by keyboard, also what a fold or a prediction held back
   function scrollable() {
-    document.querySelectorAll(".bd-article :is(pre, table, p, li, dd, td, div.math, .book-numbers)").forEach(function (box) {
-      if (box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX)) { box.tabIndex = 0; }
-    });
+    const boxes = [...document.querySelectorAll(".bd-article :is(pre, table, p, li, dd, td, div.math, .book-numbers)")];
+    // all are measured before one changes: a change between would have the page laid out anew for each
+    boxes.filter(function (box) {
+      return box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX);
+    }).forEach(function (box) { box.tabIndex = 0; });
   }
   addEventListener("load", scrollable);
   document.fonts.ready.then(scrollable);   // the letters of formulas come late
