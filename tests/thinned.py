@@ -27,7 +27,9 @@ TRACED = 6
 CASES = 8
 """So many cases of a test in :data:`FEW` are quick, spread evenly over all."""
 
-TRACED_MARK = " traced"
+PAGES = 4
+"""So many cases of a test in the browser, where a case takes half a minute, are quick."""
+
 TRACES = 2
 """Number of cases in which the quick tier traces a core property, spread evenly over all."""
 
@@ -101,6 +103,8 @@ LONG = {
     "its formulas; this test tries the changes as well",
     "test_interop.py": "needs transformers and timm, which take long to import",
     "test_interop_models.py": "as test_interop.py",
+    "test_browser.py::test_a_chapter_prints_with_its_figures_and_nothing_to_press":
+        "prints a long chapter; test_print.py prints a short one",
     "test_bring_your_own.py": "trains by the commands of a page",
     "test_proofs.py::test_the_proofs_of_a_chapter_hold_with_sympy_alone":
         "a chapter that is run again runs its proofs; one chapter runs in the page's tests",
@@ -171,7 +175,7 @@ def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.
     tier traces a property beside the core. Which cases are quick depends on the name of the test
     alone: they stay the same from run to run.
     """
-    kept, groups = set[pytest.Item](), dict[str, list[pytest.Item]]()
+    kept, groups = set[pytest.Item](), dict[str, tuple[int, list[pytest.Item]]]()
     for item in items:
         file, whole = item.path.name, item.nodeid.partition("[")[0]
         name, call = whole.rpartition("::")[2], getattr(item, "callspec", None)
@@ -181,14 +185,15 @@ def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.
             property = call.params["property"]
             traced = not all(mode.cheap for mode in call.params["modes"])
             if property.core or not traced:
-                whole += f" {property.words}{TRACED_MARK * traced}"
-                groups.setdefault(whole, []).append(item)
+                whole += f" {property.words}{' traced' * traced}"
+                groups.setdefault(whole, (TRACES if traced else CASES, []))[1].append(item)
         elif name in FEW.get(file, ()):
-            groups.setdefault(whole, []).append(item)
+            most = PAGES if file == "test_browser.py" else CASES
+            groups.setdefault(whole, (most, []))[1].append(item)
         else:
             kept.add(item)
-    for name, group in groups.items():
-        count = min(TRACES if name.endswith(TRACED_MARK) else CASES, len(group))
+    for name, (most, group) in groups.items():
+        count = min(most, len(group))
         first = zlib.crc32(name.encode()) % -(-len(group) // count)
         kept |= {group[(first + i * len(group) // count) % len(group)] for i in range(count)}
     return [i for i in items if i in kept], [i for i in items if i not in kept]
