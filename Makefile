@@ -89,11 +89,12 @@ check: env-test ## style, types and tests of one file or chapter: make check FIL
 	$(PY) tools/check.py $(FILE)
 
 # One worker is pytest itself: a process that hands out the tests to one more would collect them twice.
-WORKERS := $(if $(filter 1,$(JOBS)),,-n $(JOBS) --dist worksteal)
-UNITS := $(PY) -m pytest -q -p no:nbval $(WORKERS) --ignore=tests/site tests
+UNIT_JOBS = $(JOBS)
+WORKERS = $(if $(filter-out 0 1,$(UNIT_JOBS)),-n $(UNIT_JOBS) --dist worksteal)
+UNITS = $(PY) -m pytest -q -p no:nbval $(WORKERS) --ignore=tests/site tests
 
-# The quick tests and the chapters run at once. Each has as many workers as there are cores, so that
-# the one that takes longer has all cores when the other one has ended.
+# The quick tests and the chapters run at once. Chapters take longer and have as many workers as there
+# are cores. The quick tests have half as many, because each of their workers collects all of them.
 test: env-test ## about five minutes: form, types, the quick tests, every chapter run again
 	$(MAKE) --no-print-directory -j $(JOBS) form types units chapters
 	@echo 'Passed. "make test-all" adds all cases of these tests, the long tests, and the pages in a browser.'
@@ -119,6 +120,7 @@ form: env-test
 types: env-test
 	$(PY) -m mypy
 
+units: UNIT_JOBS = $(shell expr $(JOBS) / 2)
 units: types
 	$(UNITS) --quick
 
