@@ -1,4 +1,4 @@
-"""Proofs and exercises that the reader runs, edits, stops and resets, with Python in the browser."""
+"""Proofs and exercises that the reader runs, edits, stops and resets: Python in the browser."""
 
 from __future__ import annotations
 
@@ -102,10 +102,8 @@ def test_a_proof_without_end_is_stopped_and_the_next_one_runs(address: str, brow
     context.close()
 
 
-def test_an_exercise_is_wrong_at_its_start_and_solved_by_an_answer(
-    site: Path, browser: Any
-) -> None:
-    """The check's own words, the line of an error, and Reset; one that needs PyTorch is as it was."""
+def test_an_exercise_fails_at_its_start_and_is_solved(site: Path, browser: Any) -> None:
+    """The check's own words, the line of an error, Reset; one that needs PyTorch has no editor."""
     page = browser.new_page(**DESKTOP)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
