@@ -1,9 +1,9 @@
-"""A proof by algebra runs in the page: its source, what it needs, and Python for the browser.
+"""Proofs by algebra and exercises run in the page: their source, and Python for the browser.
 
-``book/proofs.py`` finds the proofs of a chapter, ``book-prove.js`` puts a button under each, and
-``tools/engine.py`` packs Python and sympy into one script, which a page loads when its reader
-presses the button. Without npm that script cannot be made: then the pages have no such button, and
-the build says so in one line.
+``book/proofs.py`` finds the proofs and exercises of a chapter, ``book-prove.js`` puts a button
+under each proof and an editor into each exercise, and ``tools/engine.py`` packs Python and sympy
+into one script, which a page loads when its reader first presses Run. Without npm that script
+cannot be made: then the pages have no such buttons and editors, and the build says so in one line.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from book.proofs import Proof, proofs_of
+from book.proofs import Exercise, Proof, exercises_of, proofs_of
 
 ENGINE = "book-prove-engine.js"
-WITHOUT = "The pages have no button that runs a proof: {}."
+WITHOUT = "The pages have no buttons that run proofs and exercises: {}."
 
 
 def begin(app: Sphinx) -> None:
@@ -49,18 +49,24 @@ def wait(app: Sphinx, env: Any) -> None:
             print(WITHOUT.format(said[-1]), file=sys.stderr, flush=True)
 
 
-def data(proofs: list[Proof]) -> str:
-    """Return the proofs of a page as a script of data."""
-    rows = [
-        {
-            "number": proof.number,
-            "before": proof.before,
-            "source": proof.source,
-            "left": proof.left_out,
-            "mistakes": proof.mistakes,
-        }
-        for proof in proofs
-    ]
+def data(proofs: list[Proof], exercises: list[Exercise]) -> str:
+    """Return the proofs and exercises of a page as a script of data."""
+    rows: dict[str, list[dict[str, Any]]] = {
+        "proofs": [
+            {
+                "number": proof.number,
+                "before": proof.before,
+                "source": proof.source,
+                "left": proof.left_out,
+                "mistakes": proof.mistakes,
+            }
+            for proof in proofs
+        ],
+        "exercises": [
+            {"number": each.number, "before": each.before, "source": each.source, "mistakes": []}
+            for each in exercises
+        ],
+    }
     # "<" would let a text inside the JSON end the script
     text = json.dumps(rows, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" class="book-proofs">{text}</script>'
@@ -69,13 +75,14 @@ def data(proofs: list[Proof]) -> str:
 def add_proofs(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Put the proofs of a chapter into its page."""
+    """Put the proofs and exercises of a chapter into its page."""
     source = Path(app.env.doc2path(page)) if doctree is not None else Path()
     if source.suffix != ".ipynb" or getattr(app, "_engine_path", None) is None:
         return
-    proofs = proofs_of(json.loads(source.read_text(encoding="utf-8")))
-    if proofs:
-        context["body"] += data(proofs)
+    notebook = json.loads(source.read_text(encoding="utf-8"))
+    proofs, exercises = proofs_of(notebook), exercises_of(notebook)
+    if proofs or exercises:
+        context["body"] += data(proofs, exercises)
         app.add_js_file("book-prove.js", loading_method="defer")
         app.add_css_file("book-prove.css")
 

@@ -1,9 +1,10 @@
-"""The proofs of a chapter that run in the reader's browser, with sympy alone.
+"""The proofs and exercises of a chapter that run in the reader's browser, with sympy alone.
 
-A cell whose first line begins with "# proves by algebra" is a proof. A browser has sympy, but
-neither PyTorch nor the book's other packages. So of each proof those statements are kept that need
-nothing else, with the statements of earlier cells that they need. What a statement needs is read
-from the names in it.
+A cell whose first line begins with "# proves by algebra" is a proof. One whose first line begins
+with "# Exercise:" is where the reader of an exercise begins: it ends in a call of its check. A
+browser has sympy, but neither PyTorch nor the book's other packages. So of each proof those
+statements are kept that need nothing else, with the statements of earlier cells that they need. An
+exercise runs whole or not at all. What a statement needs is read from the names in it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MODULES", "Proof", "proofs_of"]
+__all__ = ["MODULES", "Exercise", "Proof", "exercises_of", "proofs_of"]
 
 MODULES = ("sympy", "mpmath", "lab.symbolic")
 """Modules that the browser has, beside those of Python itself."""
 
 FIRST_LINE = "# proves by algebra"
+EXERCISE = "# Exercise: "
 SCOPES = (
     ast.FunctionDef,
     ast.Lambda,
@@ -58,6 +60,24 @@ class Proof:
 
 
 @dataclass(frozen=True)
+class Exercise:
+    """The beginning of one exercise, as the browser runs it.
+
+    Attributes:
+        cell: Id of the cell.
+        number: Number of the cell among the exercises of its chapter, from 0.
+        before: Source of the statements of earlier cells that it needs, such as the check, and of
+            all imports of the chapter that the browser has.
+        source: Source of the cell.
+    """
+
+    cell: str
+    number: int
+    before: str
+    source: str
+
+
+@dataclass(frozen=True)
 class _Statement:
     """A statement of a cell, with the lines above it that belong to it.
 
@@ -81,26 +101,19 @@ def proofs_of(notebook: Mapping[str, Any]) -> list[Proof]:
     """
     statements = _statements(notebook)
     proofs = []
-    cells = [c for c in notebook["cells"] if c["cell_type"] == "code"]
-    for number, cell in enumerate(c for c in cells if _text(c).startswith(FIRST_LINE)):
+    for number, cell in enumerate(_cells(notebook, FIRST_LINE)):
         own = [(n, s) for n, s in enumerate(statements) if s.cell == cell["id"]]
         kept = _used([(n, s) for n, s in own if s.needs is not None])
         source = "\n".join(s.source for _, s in kept).strip("\n")
         calls = sum(_proves(s.node) for _, s in kept)
         if not calls:
             continue
-        wanted: set[int] = set()
-        todo = [n for n, _ in kept]
-        while todo:
-            todo += set(statements[n := todo.pop()].needs or ()) - wanted
-            wanted.add(n)
-        earlier = [statements[n] for n in sorted(wanted) if statements[n].cell != cell["id"]]
         checks = sum(_checks(s.node) for _, s in own) - sum(_checks(s.node) for _, s in kept)
         proofs.append(
             Proof(
                 cell["id"],
                 number,
-                "\n".join(s.source for s in earlier),
+                _before(statements, [n for n, _ in kept], cell["id"]),
                 source,
                 calls,
                 checks,
@@ -108,6 +121,46 @@ def proofs_of(notebook: Mapping[str, Any]) -> list[Proof]:
             )
         )
     return proofs
+
+
+def exercises_of(notebook: Mapping[str, Any]) -> list[Exercise]:
+    """Return the exercises of a notebook that run in a browser, in its order.
+
+    Args:
+        notebook: The notebook as in its file, or as nbformat reads it.
+    """
+    statements = _statements(notebook)
+    exercises = []
+    for number, cell in enumerate(_cells(notebook, EXERCISE)):
+        own = [n for n, s in enumerate(statements) if s.cell == cell["id"]]
+        if any(statements[n].needs is None for n in own):
+            continue
+        imports = [n for n in range(own[0]) if _imports(statements[n])]  # for the reader's answer
+        before = _before(statements, [*imports, *own], cell["id"])
+        exercises.append(Exercise(cell["id"], number, before, _text(cell)))
+    return exercises
+
+
+def _imports(statement: _Statement) -> bool:
+    """Return whether a statement imports what a browser has."""
+    is_import = isinstance(statement.node, (ast.Import, ast.ImportFrom))
+    return is_import and statement.needs is not None
+
+
+def _cells(notebook: Mapping[str, Any], first_line: str) -> list[Mapping[str, Any]]:
+    """Return the code cells that begin with a text."""
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return [cell for cell in cells if _text(cell).startswith(first_line)]
+
+
+def _before(statements: list[_Statement], own: list[int], cell: str) -> str:
+    """Return the source of all statements of other cells that some statements need."""
+    wanted: set[int] = set()
+    todo = [*own]
+    while todo:
+        todo += set(statements[n := todo.pop()].needs or ()) - wanted
+        wanted.add(n)
+    return "\n".join(statements[n].source for n in sorted(wanted) if statements[n].cell != cell)
 
 
 def _used(kept: list[tuple[int, _Statement]]) -> list[tuple[int, _Statement]]:
@@ -233,6 +286,8 @@ def _stored(node: ast.AST) -> set[str]:
         inner = todo.pop()
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
             names.add(inner.id)
+        if isinstance(inner, (ast.FunctionDef, ast.ClassDef)) and inner is not node:
+            names.add(inner.name)
         if inner is node or not isinstance(inner, SCOPES):
             todo += ast.iter_child_nodes(inner)
     return names

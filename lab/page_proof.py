@@ -1,11 +1,13 @@
-"""Run one proof as a page does, where Python is in the browser, and say what was found."""
+"""Run a proof or an exercise as a page does, with Python in the browser, and say what was found."""
 
 from __future__ import annotations
 
 import ast
+import io
 import json
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import sympy as sp
@@ -30,16 +32,44 @@ def run(before: str, source: str) -> str:
         if a check failed, where and with which message.
     """
     equations: list[dict[str, Any]] = []
-    found: dict[str, Any] = {"holds": True, "equations": equations, "checks": 0}
+    with _reporting(equations):
+        found = _executed(before, source)
+    return json.dumps(found | {"equations": equations})
+
+
+def judge(before: str, source: str) -> str:
+    """Run an exercise and return what its check printed, as JSON.
+
+    A check prints ``ok``, alone or before more words, or what is wrong.
+
+    Args:
+        before: Statements of earlier cells that the exercise needs, such as its check.
+        source: The reader's answer, which ends in a call of the check.
+
+    Returns:
+        JSON of an object with these entries. ``holds``: whether the last line that was printed
+        begins with ``ok``. ``words``: all that was printed. ``line`` and ``error``: if an error was
+        raised, where and with which message.
+    """
+    with redirect_stdout(io.StringIO()) as printed:
+        found = _executed(before, source)
+    words = printed.getvalue().strip()
+    last = words.rpartition("\n")[2]
+    found["holds"] = found["holds"] and re.match(r"ok\b", last) is not None
+    return json.dumps(found | {"words": words})
+
+
+def _executed(before: str, source: str) -> dict[str, Any]:
+    """Run statements one after the other, and return where and with which error they end."""
+    found: dict[str, Any] = {"holds": True, "checks": 0}
     line = 0
     space: dict[str, Any] = {"__name__": "__main__"}
     try:
-        with _reporting(equations):
-            exec(compile(before, "<before>", "exec"), space)
-            for node in ast.parse(source, "<proof>").body:
-                line = node.lineno
-                exec(compile(ast.Module([node], []), "<proof>", "exec"), space)
-                found["checks"] += sum(isinstance(n, ast.Assert) for n in ast.walk(node))
+        exec(compile(before, "<before>", "exec"), space)
+        for node in ast.parse(source, "<proof>").body:
+            line = node.lineno
+            exec(compile(ast.Module([node], []), "<proof>", "exec"), space)
+            found["checks"] += sum(isinstance(n, ast.Assert) for n in ast.walk(node))
     except SyntaxError as error:
         found |= {"holds": False, "line": error.lineno, "error": f"SyntaxError: {error.msg}"}
     except (Exception, SystemExit) as error:
@@ -50,7 +80,7 @@ def run(before: str, source: str) -> str:
             trace = trace.tb_next
         message = str(error) or "this check is false"
         found |= {"holds": False, "line": line, "error": f"{type(error).__name__}: {message}"}
-    return json.dumps(found)
+    return found
 
 
 @contextmanager

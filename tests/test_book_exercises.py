@@ -23,6 +23,7 @@ def project(root: Path, *texts: str) -> Path:
         cells = [
             {"cell_type": "markdown", "source": f"# Title of {name}\n"},
             {"cell_type": "markdown", "source": text},
+            {"cell_type": "code", "source": "# Exercise: signs"},
             {"cell_type": "code", "source": f"print('''{text}''')"},
         ]
         path = root / "notebooks" / f"{name}.ipynb"
@@ -36,21 +37,21 @@ def test_every_exercise_is_listed_under_its_chapter(tmp_path: Path) -> None:
         project(tmp_path, exercise.format("a") + exercise.format("b"), exercise.format("c"))
     )
     assert text.splitlines() == [
-        "3 exercises in 2 chapters.",
+        "3 exercises in 2 chapters, 2 of them in the page (▶).",
         "",
         "## 1. Title of 01_chapter",
         "",
         "- {ref}`ex-a`: Signs and $x$",
-        "- {ref}`ex-b`: Signs and $x$",
+        "- {ref}`ex-b`: Signs and $x$ ▶",
         "",
         "## 2. Title of 02_chapter",
         "",
-        "- {ref}`ex-c`: Signs and $x$",
+        "- {ref}`ex-c`: Signs and $x$ ▶",
     ]
 
 
 def test_no_exercise_of_the_book_is_left_out() -> None:
-    text = "\n".join(text for _, text in book_exercises.markdown(ROOT))
+    text = "\n".join(text for _, text, _ in book_exercises.markdown(ROOT))
     labels = re.findall(r"\{solution(?:-start)?\} (\S+)", text)
     assert len(labels) == len(re.findall(r"\{exercise(?:-start)?\}", text)) > 60
     listed = re.findall(r"^- \{ref\}`(.+?)`", book_exercises.exercise_list(ROOT), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Proofs that run in the page: the source that is kept, what is found, and Python for the page."""
+"""Proofs and exercises that run in the page: their source, what is found, Python for the page."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from book.proofs import FIRST_LINE, Proof, proofs_of
+from book.proofs import EXERCISE, FIRST_LINE, Proof, exercises_of, proofs_of
 from lab import page_proof
 from tools import engine
 from tools.ledger import is_proof
@@ -28,13 +29,18 @@ class Refused(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Refused())
 from lab import page_proof
-failed = {}
-for cell, before, source in json.load(sys.stdin):
-    found = json.loads(page_proof.run(before, source))
-    if not found["holds"]:
-        failed[cell] = found
-print(json.dumps(failed))
+run = getattr(page_proof, sys.argv[1])
+print(json.dumps([json.loads(run(before, source)) for before, source in json.load(sys.stdin)]))
 """
+
+
+def alone(function: str, rows: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Run proofs or exercises in a Python without PyTorch, NumPy and SciPy."""
+    words = [sys.executable, "-c", ALONE, function]
+    given = json.dumps(rows)
+    done = subprocess.run(words, input=given, capture_output=True, text=True, cwd=ROOT, check=True)
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def notebook(*sources: str) -> dict[str, Any]:
@@ -145,10 +151,93 @@ def test_nearly_all_proofs_of_the_book_run_in_the_page() -> None:
 def test_the_proofs_of_a_chapter_hold_with_sympy_alone(path: Path) -> None:
     """In a Python without PyTorch and NumPy, each by itself."""
     proofs = proofs_of(json.loads(path.read_text(encoding="utf-8")))
-    rows = json.dumps([[proof.cell, proof.before, proof.source] for proof in proofs])
-    words = [sys.executable, "-c", ALONE]
-    done = subprocess.run(words, input=rows, capture_output=True, text=True, cwd=ROOT, check=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == {}
+    found = alone("run", [(proof.before, proof.source) for proof in proofs])
+    assert [proof.cell for proof, one in zip(proofs, found, strict=True) if not one["holds"]] == []
+
+
+CHECK = "def check_it(f):\n    print('ok' if f(2) == 4 else f'expected 4, got {f(2)}')"
+START = "# Exercise: a square\ndef square(x):\n    return 0\n\n\ncheck_it(square)"
+
+
+def test_an_exercise_comes_with_its_check_and_the_imports_of_the_chapter() -> None:
+    """The reader's answer may need an import that neither the start nor the check uses."""
+    (exercise,) = exercises_of(notebook(SETUP, "import math\nx = 3", CHECK, START))
+    assert exercise.before.splitlines() == [
+        "import sympy as sp",
+        "from lab.symbolic import proves",
+        "from lab.symbolic import vanishes",
+        "import math",
+        *CHECK.splitlines(),
+    ]
+    assert exercise.source == START
+    assert json.loads(page_proof.judge(exercise.before, START))["words"] == "expected 4, got 0"
+    answer = START.replace("return 0", "return math.pow(x, 2)")
+    assert json.loads(page_proof.judge(exercise.before, answer))["holds"]
+
+
+def test_an_exercise_whose_check_needs_pytorch_does_not_run_in_the_page() -> None:
+    """The one after it keeps its number."""
+    torch_check = CHECK.replace("f(2)", "f(torch.ones(1))").replace("check_it", "check_other")
+    other = START.replace("check_it", "check_other")
+    (exercise,) = exercises_of(notebook(SETUP, torch_check, CHECK, other, START))
+    assert exercise.number == 1
+
+
+def test_a_function_inside_a_check_is_one_of_its_own_names() -> None:
+    """Not one of an earlier cell, and not one that is missing."""
+    check = "def check_it(f):\n    def good(x):\n        return f(x) == 4\n\n    print(good(2))"
+    (exercise,) = exercises_of(notebook(SETUP, "good = torch.ones(1)", check, START))
+    assert "torch" not in exercise.before
+
+
+def answers(read: dict[str, Any]) -> Iterator[str]:
+    """Yield the solution of each exercise that has a start, up to the call of the check."""
+    begun = False
+    for cell in read["cells"]:
+        source = "".join(cell["source"])
+        if source.startswith(EXERCISE):
+            begun = True
+        elif begun and source.startswith("# Solution: "):
+            begun = False
+            nodes = [node for node in ast.parse(source).body if isinstance(node, ast.Expr)]
+            call = next(node for node in nodes if ast.unparse(node).startswith("check_"))
+            yield "\n".join(source.splitlines()[: call.end_lineno])
+
+
+def test_all_exercises_with_a_start_run_in_the_page() -> None:
+    """At least 30 over the book; each start ends in a call of its check, as its solution does."""
+    count = 0
+    for path in NOTEBOOKS:
+        read = json.loads(path.read_text(encoding="utf-8"))
+        sources = ["".join(cell["source"]) for cell in read["cells"]]
+        starts = [source for source in sources if source.startswith(EXERCISE)]
+        assert [each.source for each in exercises_of(read)] == starts
+        for start, answer in zip(starts, answers(read), strict=True):
+            check = start.splitlines()[-1].partition("(")[0]
+            assert check.startswith("check_")
+            assert answer.splitlines()[-1].startswith(f"{check}(")
+        count += len(starts)
+    assert count >= 30
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in NOTEBOOKS if EXERCISE in path.read_text(encoding="utf-8")],
+    ids=lambda path: path.stem[:2],
+)
+def test_the_start_of_an_exercise_fails_and_its_solution_passes(path: Path) -> None:
+    """With sympy alone, without an error; the notebook shows the same words below the start."""
+    read = json.loads(path.read_text(encoding="utf-8"))
+    exercises = exercises_of(read)
+    rows = [(each.before, each.source) for each in exercises]
+    rows += [(each.before, answer) for each, answer in zip(exercises, answers(read), strict=True)]
+    found = alone("judge", rows)
+    assert [one for one in found if "error" in one] == []
+    assert [one["holds"] for one in found] == [n >= len(exercises) for n in range(len(found))]
+    outputs = {cell["id"]: cell.get("outputs") for cell in read["cells"]}
+    for exercise, one in zip(exercises, found, strict=False):
+        (output,) = outputs[exercise.cell]
+        assert "".join(output["text"]).strip() == one["words"]
 
 
 BEFORE = "import sympy as sp\nfrom lab.symbolic import proves\nimport lab.symbolic as sym"
@@ -216,6 +305,28 @@ def test_an_error_is_reported_with_its_line(source: str, line: int, error: str) 
     """The line of the cell in which it was raised, not one of a library."""
     result = found(source)
     assert (result["holds"], result["line"], result["error"]) == (False, line, error)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("print('ok')", {"holds": True, "words": "ok"}),
+        ("print(3)\nprint('ok: 0.5')", {"holds": True, "words": "3\nok: 0.5"}),
+        ("print('ok')\nprint('wrong')", {"holds": False, "words": "ok\nwrong"}),
+        ("print('okay, but no')", {"holds": False, "words": "okay, but no"}),
+        ("x = 1", {"holds": False, "words": ""}),
+        ("print('ok')\n1 / 0", {"holds": False, "words": "ok", "line": 2,
+                               "error": "ZeroDivisionError: division by zero"}),
+    ],
+)  # fmt: skip
+def test_an_exercise_is_judged_by_the_last_line_that_is_printed(
+    source: str, found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It begins with the word ok; an answer with an error is wrong."""
+    judged = json.loads(page_proof.judge("", source))
+    del judged["checks"]
+    assert judged == found
+    assert capsys.readouterr().out == ""
 
 
 def test_the_checker_is_as_before_after_a_proof() -> None:

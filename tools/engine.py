@@ -1,10 +1,10 @@
-"""Pack Python and sympy into one script that a page loads to run a proof, from disk too.
+"""Pack Python and sympy into one script that a page loads to run its cells, from disk too.
 
     python -m tools.engine      # prints the path of the script
 
 The script holds Pyodide, which is Python compiled to WebAssembly, with sympy, mpmath and the
-book's checker of proofs. Pyodide comes from npm. The script is made once, and kept in ``_build``
-under a digest of all that it is made from.
+code that runs proofs and exercises. Pyodide comes from npm. The script is made once, and kept in
+``_build`` under a digest of all that it is made from.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNUSED = re.compile(
     r"|^(codegen|diffgeom|stats|sandbox|crypto|liealgebras|categories|holonomic|testing)/"
     r"|^parsing/(latex|autolev|c|fortran)/|^physics/(?!__init__|units/|matrices)"
 )
-"""Parts of sympy that no proof needs."""
+"""Parts of sympy that no proof and no exercise needs."""
 
 
 class MissingEngineError(Exception):

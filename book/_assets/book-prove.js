@@ -1,12 +1,16 @@
-/* Run a proof in the page: a button under each proof by algebra, a cell to edit, and what was found.
+/* Run proofs and exercises in the page: a cell to edit, and what was found. A proof by algebra opens by a button.
    Python and sympy are in book-prove-engine.js, which is loaded when a reader first presses the button. All of it is
    text, so that it works from disk too, where a page may fetch nothing. */
 (function () {
   "use strict";
   const HERE = document.currentScript.src.replace(/[^/]*$/, "");
   const DATA = document.querySelector("script.book-proofs");
-  const PROOFS = new Map(JSON.parse(DATA ? DATA.textContent : "[]").map(function (proof) { return [proof.number, proof]; }));
-  const LONG = 5000;  // milliseconds after which the page says that a proof takes long
+  const ROWS = JSON.parse(DATA ? DATA.textContent : '{"proofs": [], "exercises": []}');
+  const KINDS = {
+    proofs: { begins: "# proves by algebra", run: "run", called: "proof", report: report, install: installProof },
+    exercises: { begins: "# Exercise: ", run: "judge", called: "exercise", report: reportWords, install: installExercise },
+  };
+  const LONG = 5000;  // milliseconds after which the page says that a cell takes long
 
   /* ---- the worker: this function's text is its script, and it can use nothing of this file ---- */
   function worker() {
@@ -37,7 +41,7 @@
           postMessage({ what: "ready" });
           return;
         }
-        const from = performance.now(), run = python.pyimport("lab.page_proof").run;
+        const from = performance.now(), run = python.pyimport("lab.page_proof")[event.data.what];
         const found = JSON.parse(run(event.data.before, event.data.source));
         postMessage({ what: "ran", found: found, seconds: (performance.now() - from) / 1000 });
       } catch (error) {
@@ -46,7 +50,7 @@
     };
   }
 
-  /* ---- loading, once for all proofs of the page ---- */
+  /* ---- loading, once for all cells of the page ---- */
   let running = null, ready = null, answered = null;
   function bytes(text) { return Uint8Array.from(atob(text), function (c) { return c.charCodeAt(0); }); }
 
@@ -97,7 +101,7 @@
     running = ready = answered = null;
   }
 
-  /* ---- one proof ---- */
+  /* ---- one cell ---- */
   function element(tag, name, text) {
     const made = document.createElement(tag);
     if (name) { made.className = name; }
@@ -140,6 +144,13 @@
     answer.append(element("p", "prove-small", "Your browser computed this with sympy in " + seconds.toFixed(seconds < 1 ? 2 : 1) + " s. Shift+Enter runs it again."));
   }
 
+  /* What the check of an exercise printed, in its own words. */
+  function reportWords(answer, found, seconds) {
+    answer.append(element("p", "prove-lead", (found.holds ? "✓ " : "✗ ") + (found.error ? "Line " + found.line + ": " + found.error : found.words || "Nothing was checked. The last line must call the check, as at the start (Reset).")));
+    if (found.error && found.words) { answer.append(element("pre", "prove-gap", found.words)); }
+    answer.append(element("p", "prove-small", "Your browser computed this in " + seconds.toFixed(seconds < 1 ? 2 : 1) + " s. Shift+Enter runs it again."));
+  }
+
   const TOKEN = /(#.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\b(for|in|if|else|def|return|lambda|and|or|not|import|from|assert|with|as|True|False|None)\b|\b(\d+(?:\.\d+)?)\b|\b(proves|vanishes)\b/g;
   /* The source in colours, under the text that is edited; the line of an error is marked. */
   function paint(ink, source, bad) {
@@ -156,20 +167,20 @@
     });
   }
 
-  function install(fold, proof) {
-    const source = fold.querySelector(".cell_input"), box = element("div", "prove"), bar = element("div", "prove-bar");
+  /* Make a cell to edit and run: its box, and the functions that other buttons need. */
+  function cell(kind, row) {
+    const box = element("div", "prove"), bar = element("div", "prove-bar");
     const go = button("prove-go", "Run"), halt = button("", "Stop"), slip = button("", "Make a mistake"), back = button("", "Reset");
     const status = element("span", "prove-status"), editor = element("div", "prove-editor");
     const ink = element("pre", "prove-ink highlight"), edit = element("textarea", "prove-edit"), answer = element("div", "prove-answer");
-    const quick = button("prove-quick", "▶ Run this proof");
     let next = 0, clock = 0;
     status.setAttribute("role", "status");
     answer.setAttribute("aria-live", "polite");
     ink.setAttribute("aria-hidden", "true");
-    edit.setAttribute("aria-label", "Python source of the proof. Shift+Enter runs it.");
+    edit.setAttribute("aria-label", "Python source of the " + kind.called + ". Shift+Enter runs it.");
     edit.spellcheck = false;
     edit.autocapitalize = "off";
-    edit.value = proof.source;
+    edit.value = row.source;
     editor.append(ink, edit);
     bar.append(go, halt, slip, back, status);
     box.append(bar, editor, answer);
@@ -185,7 +196,7 @@
     function changed() { answer.textContent = ""; idle(""); draw(); }
     async function run() {
       if (box.dataset.state === "runs") { return; }
-      if (answered) { status.textContent = "Another proof on this page is running."; return; }
+      if (answered) { status.textContent = "Another cell on this page is running."; return; }
       const mine = {};
       run.now = mine;
       answer.textContent = "";
@@ -201,23 +212,23 @@
         status.textContent = "Running …";
         clock = setInterval(function () {
           const past = performance.now() - from;
-          if (past > LONG) { status.textContent = "Running for " + (past / 1000).toFixed(0) + " s. Some proofs take half a minute."; }
+          if (past > LONG) { status.textContent = "Running for " + (past / 1000).toFixed(0) + " s. Some cells take half a minute."; }
         }, 1000);
         const message = await new Promise(function (done) {
           answered = done;
-          running.postMessage({ what: "run", before: proof.before, source: edit.value });
+          running.postMessage({ what: kind.run, before: row.before, source: edit.value });
         });
         answered = null;
         if (run.now !== mine) { return; }
         if (message.what === "failed") { throw message.error; }
         idle(message.found.holds ? "holds" : "broken");
-        report(answer, message.found, message.seconds, proof);
+        kind.report(answer, message.found, message.seconds, row);
         draw(message.found.holds ? 0 : message.found.line);
       } catch (error) {
         if (run.now !== mine) { return; }
         stop();
         idle("broken");
-        answer.append(element("p", "prove-lead", "The proof could not be run: " + error));
+        answer.append(element("p", "prove-lead", "The " + kind.called + " could not be run: " + error));
       }
     }
     go.addEventListener("click", run);
@@ -228,39 +239,47 @@
       status.textContent = "Stopped. The next run will load Python again.";
       go.focus();
     });
-    slip.hidden = !proof.mistakes.length;
+    slip.hidden = !row.mistakes.length;
     slip.addEventListener("click", function () {
       if (box.dataset.state === "runs") { return; }
-      edit.value = proof.mistakes[next++ % proof.mistakes.length];
+      edit.value = row.mistakes[next++ % row.mistakes.length];
       run();
     });
     back.addEventListener("click", function () {
       if (box.dataset.state === "runs") { return; }
-      edit.value = proof.source;
+      edit.value = row.source;
       changed();
     });
     edit.addEventListener("input", changed);
     edit.addEventListener("keydown", function (event) {
       if (event.key === "Enter" && (event.shiftKey || event.ctrlKey)) { event.preventDefault(); run(); }
     });
+    halt.hidden = true;
+    draw();
+    return { box: box, go: go, run: run };
+  }
+
+  function installProof(fold, made) {
+    const quick = button("prove-quick", "▶ Run this proof");
     quick.addEventListener("click", function () {
       fold.open = true;
-      go.focus();
-      run();
+      made.go.focus();
+      made.run();
     });
     fold.addEventListener("toggle", function () { quick.hidden = fold.open; });
     quick.hidden = fold.open;
-    halt.hidden = true;
-    source.replaceWith(box);
+    fold.querySelector(".cell_input").replaceWith(made.box);
     fold.after(quick);
-    draw();
   }
+  function installExercise(fold, made) { fold.replaceWith(made.box); }
 
-  const cells = Array.from(document.querySelectorAll(".cell_input pre")).filter(function (code) {
-    return code.textContent.trimStart().startsWith("# proves by algebra");
-  });
-  cells.forEach(function (code, number) {
-    const fold = code.closest("details.book-code");
-    if (fold && PROOFS.has(number)) { install(fold, PROOFS.get(number)); }
+  Object.keys(KINDS).forEach(function (name) {
+    const kind = KINDS[name], cells = Array.from(document.querySelectorAll(".cell_input pre")).filter(function (code) {
+      return code.textContent.trimStart().startsWith(kind.begins);
+    });
+    ROWS[name].forEach(function (row) {
+      const fold = cells[row.number].closest("details.book-code");
+      if (fold) { kind.install(fold, cell(kind, row)); }
+    });
   });
 })();

@@ -1,4 +1,4 @@
-"""A proof that the reader runs, breaks, edits, stops and resets, with Python in the browser."""
+"""Proofs and exercises that the reader runs, edits, stops and resets: Python in the browser."""
 
 from __future__ import annotations
 
@@ -100,3 +100,35 @@ def test_a_proof_without_end_is_stopped_and_the_next_one_runs(address: str, brow
     box.get_by_role("button", name="Run", exact=True).tap()
     in_state(page, "holds")
     context.close()
+
+
+def test_an_exercise_fails_at_its_start_and_is_solved(site: Path, browser: Any) -> None:
+    """The check's own words, the line of an error, Reset; one that needs PyTorch has no editor."""
+    page = browser.new_page(**DESKTOP)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((site / "notebooks/07_cayley_string.html").as_uri())
+    assert not page.locator("#ex-cayley-back .prove").count()
+    box = page.locator("#ex-cayley-density .prove")
+    editor, lead = box.get_by_role("textbox"), box.locator(".prove-lead")
+    start = editor.input_value()
+    assert start.startswith("# Exercise: isolated channels\ndef density(d):\n")
+    assert not box.get_by_role("button", name="Make a mistake").is_visible()
+    box.get_by_role("button", name="Run", exact=True).click()
+    lead.wait_for(timeout=SLOW_MS)
+    assert lead.inner_text() == "✗ d = 16: about 6.1 isolated channels, not 1"
+    assert box.get_attribute("data-state") == "broken"
+
+    editor.fill(start.replace("return 1 / d", "return math.log(d) / n"))
+    editor.press("Shift+Enter")
+    page.get_by_text("Line 3: NameError").wait_for(timeout=SLOW_MS)
+    assert box.locator(".prove-bad").inner_text() == "    return math.log(d) / n"
+    editor.fill(start.replace("return 1 / d", "return 1 - d ** (-1 / (d - 1))"))
+    editor.press("Shift+Enter")
+    page.get_by_text("✓ ok").wait_for(timeout=SLOW_MS)
+    assert box.get_attribute("data-state") == "holds"
+    box.get_by_role("button", name="Reset").click()
+    assert editor.input_value() == start
+    assert not lead.count()
+    assert errors == []
+    page.close()
