@@ -145,12 +145,15 @@ class ViT(Blocks):
                     f"{options['coord_dim']}"
                 )
             options["coord_dim"] = axes
-        elif isinstance(encoder, RotaryEncoder) and options.get("position_steps") is None:
-            if encoder.coord_dim != axes:
-                raise ValueError(
-                    f"encoder must have coord_dim={axes}, the number of axes of image_size, got "
-                    f"{encoder.coord_dim}"
-                )
+        elif (
+            isinstance(encoder, RotaryEncoder)
+            and encoder.coord_dim != axes
+            and options.get("position_steps") is None
+        ):
+            raise ValueError(
+                f"encoder must have coord_dim={axes}, the number of axes of image_size, got "
+                f"{encoder.coord_dim}"
+            )
         if options.get("rotate") == "roll" and axes > 1:
             raise ValueError(
                 "rotate must not be 'roll' for images with several axes, got 'roll' for "
