@@ -54,6 +54,7 @@ CASES: dict[str, Callable[[], RotaryEncoder]] = {
     ),
     "string-7": lambda: _given(7, 2, 2, 3, "interleaved"),
     "string-half-7": lambda: _given(7, 2, 3, 2, "half"),
+    "selective-6-heads-3": lambda: stringlib.SelectiveRoPE(6, heads=3),
     "string-no-pairs": lambda: stringlib.STRING(torch.zeros(1, 0, 1), head_dim=4),
 }
 

@@ -94,6 +94,7 @@ CASES: dict[str, dict[str, Any]] = {
     "path": {"position_bias": "path"},
     "cope": {"position_bias": "cope", "cope_positions": 4, "kv_heads": 1},
     "steps": {"encoder": "rope", "position_steps": "learned", "shift": True},
+    "selective-rope": {"encoder": "selective-rope", "kv_heads": 1},
     "favor-steps": {"encoder": "mixed", "attention": "favor", "position_steps": "learned"},
     "c-cosgate": {"attention": "favor-circulant", "weight": "cosine", "horizon": 20,
                   "gate": "elementwise"},

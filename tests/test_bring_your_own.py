@@ -17,7 +17,13 @@ from lab.train.options import read_options
 from stringlib import ENCODERS, TOKEN_BIASES, AxialRoPE, HedgehogFeatures, MultiHeadAttention
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.precision import wide_parameter
-from stringlib.testing import check_encoder, check_feature_map, check_weight
+from stringlib.testing import (
+    check_encoder,
+    check_feature_map,
+    check_position_steps,
+    check_token_bias,
+    check_weight,
+)
 from stringlib.testing.properties import normal
 
 ROOT = Path(__file__).parents[1]
@@ -103,6 +109,7 @@ def test_the_page_s_bias_counts_full_stops_and_its_program_runs(monkeypatch, cap
     (program,) = re.findall(rf"```python\n([^`]*import {STOPS}\n.*?)```", page, re.DOTALL)
     exec(program, {})
     assert capsys.readouterr().out == "tensor(True)\n"
+    check_token_bias(importlib.import_module(STOPS).FullStops, modes=["eager"])
     made = importlib.import_module(STOPS).FullStops(1, 2).double()
     with torch.no_grad():
         made.is_stop.weight.fill_(1e3)
@@ -119,6 +126,7 @@ def test_the_page_s_bias_counts_full_stops_and_its_program_runs(monkeypatch, cap
 
 
 def test_any_module_makes_steps_as_the_page_says():
+    check_position_steps(lambda dim: nn.Linear(dim, 1), modes=["eager"])
     steps = nn.Linear(64, 1)
     layer = MultiHeadAttention(64, 4, "rope", causal=True, position_steps=steps)
     x = normal(2, 5, 64).float()

@@ -7,6 +7,7 @@ import torch
 
 from lab.methods import method
 from stringlib import ENCODERS, TOKEN_BIASES, make_encoder, make_features
+from stringlib.attention.path import STEPPED_ENCODERS
 from stringlib.attention.projections import PROJECTIONS
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES
@@ -55,7 +56,9 @@ def test_a_name_has_a_record(name: str) -> None:
     assert method(name).chapter
 
 
-@pytest.mark.parametrize("name", [*ENCODERS, *BIASES, *FEATURES, *WEIGHTS, *TOKEN_BIASES])
+@pytest.mark.parametrize(
+    "name", [*ENCODERS, *STEPPED_ENCODERS, *BIASES, *FEATURES, *WEIGHTS, *TOKEN_BIASES]
+)
 def test_a_model_is_made_of_every_name(name: str) -> None:
     used = {str(value) for case in model_cases.CASES.values() for value in case.values()}
     assert name in used, "let tests/model_cases.py read it from the registry"

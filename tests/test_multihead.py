@@ -619,7 +619,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"window": 0}, "window must be at least 1, got 0"),
     ({"attention_dropout": 0.1, "attention": "elu"}, "attention_dropout must be 0 unless"),
     ({"attention_dropout": 1.1}, "attention_dropout must be between 0 and 1, got 1.1"),
-    ({"coord_dim": 2, "encoder": RoPE(4)}, "coord_dim must be None unless encoder is the name"),
+    ({"coord_dim": 2, "encoder": RoPE(4)}, "coord_dim must be None unless encoder is one of"),
 ]  # fmt: skip
 
 

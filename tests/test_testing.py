@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from stringlib import (
     ALiBi,
@@ -19,13 +20,26 @@ from stringlib import (
     PositionWeight,
     RoPE,
 )
+from stringlib.attention.logit_bias import TokenBias
+from stringlib.attention.path import PositionSteps
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.token_bias import ForgettingBias
 from stringlib.attention.weights import ConstantWeight, Factors
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
-from stringlib.testing import check_bias, check_encoder, check_feature_map, check_weight
-from stringlib.testing.contract import small
+from stringlib.precision import widen
+from stringlib.testing import (
+    check_bias,
+    check_encoder,
+    check_feature_map,
+    check_position_steps,
+    check_token_bias,
+    check_weight,
+)
+from stringlib.testing.cases import token_bias_case
+from stringlib.testing.contract import Contract, Property, small
+from stringlib.testing.data_dependent import DATA_DEPENDENT
+from stringlib.testing.modes import MODES
 from tests.refusals import refusals
 
 QUICK = ("eager", "blind", "batched")
@@ -165,11 +179,225 @@ class Thrifty(Leaking):
         return self.slope[:, None] * distances.abs().to(self.slope.dtype)
 
 
+class Gates(TokenBias):
+    """FoX once more."""
+
+    reads_keys = False
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(heads)
+        self.to_gate = nn.Linear(dim, heads)
+
+    def marks(self, tokens: Tensor) -> Tensor:
+        return logsigmoid(self.to_gate(tokens)).mT[..., None]
+
+    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
+        sums = widen(marks[..., 0]).cumsum(-1)
+        return (sums[..., sums.shape[-1] - q.shape[-2] :, None] - sums[..., None, :]).to(q.dtype)
+
+
+class Wide(Gates):
+    """Whose numbers are not rounded to the dtype of the queries."""
+
+    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
+        return super().forward(q.double(), k, marks)
+
+
+class AheadOfTime(Gates):
+    """Whose keys count by the sum of all gates, the later ones too."""
+
+    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
+        return super().forward(q, k, marks) + marks.mT * marks.sum(-2, keepdim=True)
+
+
+class OfTheCall(Gates):
+    """Whose marks are sums over the tokens of one call, which no state continues."""
+
+    def marks(self, tokens: Tensor) -> Tensor:
+        return super().marks(tokens).cumsum(-2)
+
+
+class FromTheFirst(Gates):
+    """Whose keys count by the gates of all tokens before them, of other documents too."""
+
+    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
+        return super().forward(q, k, marks) + (marks * marks.cumsum(-2)).mT
+
+
+class Counting(Gates):
+    """In which padding is a token."""
+
+    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
+        return super().forward(q, k, marks - 0.1)
+
+
+class OfTheBatch(Gates):
+    """Whose gates are compared with those of the other entries of the batch."""
+
+    def marks(self, tokens: Tensor) -> Tensor:
+        marks = super().marks(tokens)
+        return marks - marks.mean(0, keepdim=True) if marks.ndim > 3 else marks
+
+
+class WithoutGradientOfGates(Gates):
+    """Whose gates do not learn from all that they do."""
+
+    def marks(self, tokens: Tensor) -> Tensor:
+        return (super().marks(tokens) + super().marks(tokens).detach()) / 2
+
+
+class InFloat32(Gates):
+    """Whose sums lose digits after many tokens."""
+
+    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
+        sums = marks.cumsum(-2)
+        return sums[..., sums.shape[-2] - q.shape[-2] :, :] - sums.mT
+
+
+class OfNothing(Gates):
+    """Whose gates close to 0, of which there is no logarithm."""
+
+    def marks(self, tokens: Tensor) -> Tensor:
+        return self.to_gate(tokens).sigmoid().log().mT[..., None]
+
+
+class OfOneLength(Gates):
+    """That holds for the number of tokens that a compiler saw first."""
+
+    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
+        far = torch.compiler.is_compiling() and q.shape[-2] == 9
+        return super().forward(q, k, 2 * marks if far else marks)
+
+
+class Secretive(Gates):
+    """That reads the keys and says that it does not."""
+
+    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
+        return super().forward(q, k, marks) + q @ k.mT
+
+
+ONE = nn.Linear(12, 3)
+
+
+class OfAllBlocks(Gates):
+    """Whose numbers are those of all others of its class."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.to_gate = ONE
+
+
+class Losing(Gates):
+    """With numbers that are in no state and come back from nowhere."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__(dim, heads)
+        self.register_buffer("slope", torch.linspace(1, 2, heads), persistent=False)
+
+    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
+        return super().forward(q, k, marks * self.slope[:, None, None])
+
+
+class OnTheProcessor(Gates):
+    """That makes numbers where no GPU has them."""
+
+    def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
+        return super().forward(q, k, marks) + 0 * torch.arange(k.shape[-2])
+
+
+class Unchanged(torch.autograd.Function):
+    """The identity, without the methods that torch.func needs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+class OfAnOldFunction(Gates):
+    """Whose gradients ``torch.func`` cannot take."""
+
+    def marks(self, tokens: Tensor) -> Tensor:
+        found: Tensor = Unchanged.apply(super().marks(tokens))
+        return found
+
+
+class OfNeighbours(PositionSteps):
+    """Whose steps depend on the token before, which the next call does not know."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + nn.functional.pad(x, (0, 0, 1, 0))[..., :-1, :])
+
+
+class WithoutGradientOfSteps(PositionSteps):
+    """Whose gradient is that of other steps."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + super().forward(x).detach()
+
+
+class Flat(PositionSteps):
+    """Whose steps have no dimension of coordinates."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).squeeze(-1)
+
+
+PLANTED: dict[str, tuple[Callable[..., Any], str]] = {
+    "values have the shape and dtype that a layer expects": (Wide, "eager"),
+    "later tokens change no earlier output": (AheadOfTime, "eager"),
+    "outputs continue from a state": (OfTheCall, "eager"),
+    "packed documents have the outputs that they have alone": (FromTheFirst, "eager"),
+    "padding changes nothing even if it is nan": (Counting, "eager"),
+    "each entry of a batch has the output that it has alone": (OfTheBatch, "eager"),
+    "gradients are the derivatives": (WithoutGradientOfGates, "eager"),
+    "lower precision stays near float64": (InFloat32, "eager"),
+    "zeros and large tokens give finite outputs and gradients": (OfNothing, "eager"),
+    "any number of tokens and batches": (OfOneLength, "compiled"),
+    "a bias reads queries and keys only if it says so": (Secretive, "eager"),
+    "each call of make returns parameters of its own": (OfAllBlocks, "eager"),
+    "every kind of copy says the same": (Losing, "eager"),
+    "nothing is made on another device": (OnTheProcessor, "eager"),
+    "torch func takes the same gradients": (OfAnOldFunction, "eager"),
+}
+"""Property of data-dependent parts → a bias that breaks it, and the mode in which it does."""
+
+
+@pytest.mark.parametrize("property", DATA_DEPENDENT.properties, ids=lambda p: p.words)
+def test_every_property_of_data_dependent_parts_finds_a_fault(property: Property) -> None:
+    make, name = PLANTED[property.words]
+    modes = [mode for mode in MODES if mode.name == name]
+    one = Contract()
+    one.properties.append(property)
+    one.check(token_bias_case(Gates)[1], "Gates", modes)
+    with pytest.raises(AssertionError, match=f"breaks 1 of 1 .*\n- {property.words}"):
+        one.check(token_bias_case(make)[1], make.__name__, modes)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (OfNeighbours, "outputs continue from a state: an output that continues"),
+        (Flat, r"the shape .*: steps must have shape \(5, 1\), got \(5,\)"),
+        (WithoutGradientOfSteps, "gradients are the derivatives: "),
+    ],
+)
+def test_wrong_steps_are_told_in_words(make: Callable[..., Any], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        check_position_steps(make, modes=["eager"])
+
+
 RIGHT: dict[str, tuple[Callable[..., None], Callable[..., Any]]] = {
     "encoder": (check_encoder, Own),
     "encoder, made": (check_encoder, lambda: RoPE(6)),
     "encoder of one coordinate": (check_encoder, RoPE),
     "bias": (check_bias, Thrifty),
+    "data-dependent bias": (check_token_bias, Gates),
+    "data-dependent bias of two heads": (check_token_bias, lambda: ForgettingBias(12, 2)),
+    "steps": (check_position_steps, lambda dim: nn.Linear(dim, 2)),
     "bias as an encoder": (check_encoder, lambda: ALiBi(4)),
     "feature map": (check_feature_map, ELUFeatures),
     "feature map by name": (check_feature_map, FEATURES["favor-circulant"]),
@@ -230,7 +458,9 @@ test_what_cannot_be_checked_is_named = refusals(
     (lambda: check_encoder(lambda: 3), "TypeError: must be a RotaryEncoder or a Rel"),
     (lambda: check_encoder(lambda a, b, c: RoPE(a + 1)), "one of the shapes"),
     (lambda: check_bias(lambda: RoPE(4)), "TypeError: the return value of make must be a Rel"),
-    (lambda: check_bias(ForgettingBias), "TypeError: make must return a RelativeBias, got the cla"),
+    (lambda: check_bias(ForgettingBias), "TypeError: .* data-dependent.* Call check_token_bias"),
+    (lambda: check_token_bias(lambda: ALiBi(3)), "TypeError: .* must be a TokenBias, got ALiBi"),
+    (lambda: check_position_steps(lambda: 3), "TypeError: .* must be a Module, got int"),
     (lambda: check_feature_map(nn.Identity), "TypeError: must be a FeatureMap, got Identity"),
     (lambda: check_weight(ELUFeatures), "TypeError: must be a PositionWeight, got ELU"),
     (lambda: check_bias(KerpleLog, modes=["eagre"]), "modes must be one of eager"),

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from stringlib import ALiBi, LanguageModel, MultiHeadAttention, RoPE, SoftmaxAttention
+from stringlib import ALiBi, LanguageModel, MultiHeadAttention, RoPE, SoftmaxAttention, ViT
 from stringlib.attention.gated_norm import GatedNorm
 from stringlib.attention.learned import RetNetDecay
-from stringlib.attention.path import POSITION_STEPS, PositionSteps, path_positions
+from stringlib.attention.path import (
+    POSITION_STEPS,
+    STEPPED_ENCODERS,
+    PositionSteps,
+    path_positions,
+)
 from stringlib.attention.recurrent import RecurrentAttention
 from stringlib.attention.states import PathState
 from stringlib.attention.token_bias import (
@@ -24,9 +30,14 @@ from stringlib.attention.token_bias import (
     TokenBias,
 )
 from stringlib.encoders.rope import SelectiveRoPE
+from stringlib.testing.cases import position_steps_case, token_bias_case
+from stringlib.testing.contract import Property
+from stringlib.testing.data_dependent import DATA_DEPENDENT, DataDependent
+from stringlib.testing.modes import Mode
 from stringlib.testing.properties import largest_difference
 from tests.draws import random
 from tests.refusals import refusals
+from tests.thinned import hold, products
 
 DIM, HEADS, D, N = 12, 3, 4, 9
 
@@ -102,17 +113,19 @@ def test_a_bias_is_its_definition(name: str) -> None:
     assert largest_difference(found, expected) < 1e-12
 
 
-@pytest.mark.parametrize("name", BIASES)
-def test_gradients_of_a_bias(name: str) -> None:
-    bias = drawn(BIASES[name][0]())
-    x, (q, k) = random(5, DIM, seed=1), random(2, 1, 5, D, seed=2)
+CASES: dict[str, DataDependent] = {
+    **{name: token_bias_case(make)[1] for name, make in TOKEN_BIASES.items()},
+    "cope, few": token_bias_case(lambda: ContextualBias(HEADS, D, cope_positions=3))[1],
+    **{f"steps, {name}": position_steps_case(make)[1] for name, make in POSITION_STEPS.items()},
+    "steps of two coordinates": position_steps_case(lambda dim: PositionSteps(dim, 2))[1],
+}
 
-    def output(x: Tensor, q: Tensor, k: Tensor, *_: Tensor) -> Tensor:
-        marks = bias.marks(x)
-        return bias(q, k, marks).tril()
 
-    given = [y.requires_grad_() for y in (x, q, k)]
-    assert torch.autograd.gradcheck(output, (*given, *bias.parameters()))
+@pytest.mark.parametrize(
+    ("name", "property", "modes"), products(DATA_DEPENDENT, CASES, ("fox", "steps, learned"))
+)
+def test_contract(name: str, property: Property, modes: list[Mode]) -> None:
+    hold(property, CASES[name], modes)
 
 
 def layer(seed: int = 0, **options: Any) -> Any:
@@ -136,6 +149,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "alibi and circulant": {"position_bias": "alibi", "encoder": "circulant"},
     "steps": {"encoder": "rope", "position_steps": "learned"},
     "steps and fox": {"encoder": "rope", "position_steps": "learned", "position_bias": "fox"},
+    "selective": {"encoder": "selective-rope"},
     "favor with steps": {"encoder": "rope", "attention": "favor", "position_steps": "learned"},
 }
 
@@ -210,6 +224,39 @@ def test_steps_with_a_name_belong_to_one_block(monkeypatch: pytest.MonkeyPatch) 
     for steps, count in (("own", 2), (nn.Linear(DIM, 1), 1)):
         model = LanguageModel(**sizes, position_steps=steps)
         assert len({block.attention.position_steps for block in model.blocks}) == count
+
+
+def test_selective_rope_by_its_name_has_learned_steps_of_its_own_in_each_block() -> None:
+    torch.manual_seed(0)
+    made = MultiHeadAttention(DIM, HEADS, "selective-rope", causal=True, base=100.0)
+    encoder = SelectiveRoPE(D, HEADS, base=100.0)
+    torch.manual_seed(0)
+    same = MultiHeadAttention(DIM, HEADS, encoder, causal=True, position_steps="learned")
+    x = random(2, N, DIM, seed=1).float()
+    assert isinstance(made.encoder, SelectiveRoPE)
+    assert torch.equal(made(x), same(x))
+    own = MultiHeadAttention(
+        DIM, HEADS, "selective-rope", position_steps=nn.Linear(DIM, D // 2), kv_heads=1
+    )
+    assert isinstance(own.position_steps, nn.Linear)
+    assert own(x).shape == x.shape
+    sizes: Any = {"dim": DIM, "depth": 2, "heads": HEADS}
+    text = LanguageModel(5, **sizes, encoder="selective-rope")
+    assert text(torch.arange(5)[None]).shape == (1, 5, 5)
+    images = ViT(4, 2, 5, channels=1, **sizes, encoder="selective-rope")
+    assert images(torch.randn(1, 1, 4, 4)).shape == (1, 5)
+    steps: Any = "learned"
+    given = ViT(4, 2, 5, channels=1, **sizes, encoder=encoder, position_steps=steps)
+    for model in (text, images, given):
+        modules = {block.attention.position_steps for block in model.blocks}
+        assert len(modules) == 2
+        assert all(isinstance(module, PositionSteps) for module in modules)
+
+
+def test_an_encoder_of_steps_of_your_own_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STEPPED_ENCODERS, "own", partial(SelectiveRoPE, base=1.0))
+    made = MultiHeadAttention(DIM, HEADS, "own", causal=True)
+    assert torch.equal(made.encoder.frequencies().flatten(0, 1), torch.eye(6).double())
 
 
 def test_a_base_of_one_makes_the_steps_angles() -> None:
@@ -356,6 +403,9 @@ test_what_does_not_fit_is_named = refusals(
      "position_bias must be None unless attention is 'softmax', got 'fox'"),
     (lambda: MultiHeadAttention(DIM, HEADS, position_steps="learned"),
      "encoder must be a rotary encoder if position_steps is given, got NoneType"),
+    (lambda: MultiHeadAttention(DIM, HEADS, "selective_rope"), "Did you mean 'selective-rope'"),
+    (lambda: MultiHeadAttention(DIM, HEADS, "selective-rope", coord_dim=2),
+     "coord_dim must be None unless encoder is one of rope, .*, got 2"),
     (lambda: MultiHeadAttention(DIM, HEADS, "rope", position_steps="lerned"),
      "position_steps must be one of learned, got 'lerned'"),
     (lambda: ContextualBias(2, 4, cope_positions=1), "cope_positions must be at least 2, got 1"),

@@ -136,6 +136,7 @@ LONG = {
     "test_training_stack.py::test_two_processes_run_a_block_as_printed": "starts processes",
     "test_testing.py::test_what_is_right_passes": "runs whole contracts",
     "test_testing.py::test_what_is_wrong_is_told_in_words": "runs whole contracts",
+    "test_testing.py::test_wrong_steps_are_told_in_words": "runs whole contracts",
     "test_independence.py::test_a_random_turn_turns_planes_and_heads_apart": "takes many draws",
     "test_rotations_linear.py::test_a_random_turn_commutes_and_is_uniform": "takes many draws",
     "test_nbval_numbers.py::test_nbval_fails_the_cells_whose_outputs_say_something_else":

@@ -15,7 +15,7 @@ from stringlib.attention.kernelised import LinearAttention
 from stringlib.attention.linear import linear_attention
 from stringlib.attention.logit_bias import TokenBias
 from stringlib.attention.multihead import MultiHeadAttention
-from stringlib.attention.path import POSITION_STEPS, PositionSteps
+from stringlib.attention.path import POSITION_STEPS, STEPPED_ENCODERS, PositionSteps
 from stringlib.attention.published import LAYERS, make_layer
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.recurrent import RecurrentAttention
@@ -47,6 +47,7 @@ __all__ = [
     "FEATURES",
     "LAYERS",
     "POSITION_STEPS",
+    "STEPPED_ENCODERS",
     "TOKEN_BIASES",
     "WEIGHTS",
     "ContextualBias",

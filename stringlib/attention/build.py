@@ -11,6 +11,7 @@ from stringlib.attention.core import AttentionCore
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.kernelised import LinearAttention, side_of_rotation
 from stringlib.attention.logit_bias import TokenBias
+from stringlib.attention.path import STEPPED_ENCODERS
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.attention.roll import Roll
 from stringlib.attention.softmax import SoftmaxAttention
@@ -237,16 +238,20 @@ def _encoder(
         ValueError: If the name is unknown, or if the encoder does not fit the layer.
     """
     coord_dim = options.pop("coord_dim", None)
-    if coord_dim is not None and (not isinstance(encoder, str) or encoder in BIASES):
+    if coord_dim is not None and (not isinstance(encoder, str) or encoder not in ENCODERS):
         raise ValueError(
-            "coord_dim must be None unless encoder is the name of a rotary encoder, "
+            f"coord_dim must be None unless encoder is one of {', '.join(ENCODERS)}, "
             f"got {coord_dim}"
         )
     if encoder is None:
         return None
     if isinstance(encoder, str):
-        known = ENCODERS | BIASES
+        known = ENCODERS | STEPPED_ENCODERS | BIASES
         require_name("encoder", encoder, known)
+        if encoder in STEPPED_ENCODERS:
+            context = {"head_dim": channels, "heads": heads}
+            stepped: RotaryEncoder = make_part("encoder", encoder, known, context, options)
+            return stepped
         own = pop_options(options, known[encoder])
         if encoder in BIASES:
             return make_bias(encoder, all_heads, causal=causal, **own)
@@ -303,7 +308,7 @@ def require_all_used(options: dict[str, Any]) -> None:
     registries: Any = {
         "attention": FEATURES,
         "weight": WEIGHTS,
-        "encoder": ENCODERS | BIASES,
+        "encoder": ENCODERS | STEPPED_ENCODERS | BIASES,
         "position_bias": TOKEN_BIASES | BIASES,
     }
     reject_unused(options, registries)

@@ -55,7 +55,7 @@ class TokenBias(nn.Module):
         return tokens.new_ones(*tokens.shape[:-2], self.heads, tokens.shape[-2], 1)
 
     def forward(self, q: Tensor, k: Tensor, marks: Tensor) -> Tensor:
-        """Return the bias of every pair of a query and a key.
+        """Return the bias of every pair of a query and a key, in the dtype of ``q``.
 
         Args:
             q: Queries in at least float32, ``(..., heads, n, d)``. They belong to the last n of the

@@ -53,7 +53,7 @@ class MultiHeadAttention(AttentionLayer):
     Args:
         dim: Number of channels of a token.
         heads: Number of query heads; must divide ``dim``. A head has ``dim // heads`` channels.
-        encoder: Position encoding: a rotary encoder or its name in
+        encoder: Position encoding: a rotary encoder, ``"selective-rope"`` or another name in
             :data:`~stringlib.encoders.registry.ENCODERS`, or a
             :class:`~stringlib.encoders.relative_bias.RelativeBias` or its name in
             :data:`~stringlib.encoders.registry.BIASES`. A bias is added to the logits of softmax;
@@ -101,7 +101,7 @@ class MultiHeadAttention(AttentionLayer):
             returns the steps of the tokens, ``(..., seq, coord_dim)``, or a name in
             :data:`~stringlib.attention.path.POSITION_STEPS`, such as ``"learned"``. The position of
             a token is the sum of the steps up to this token, :eq:`eq-path-sum`. The step of padding
-            is 0. Default: None, which means that positions do not depend on tokens.
+            is 0. Default: ``"learned"`` for encoder ``"selective-rope"``; otherwise None, no steps.
         bias: If True, the four projections have a bias. The gate never has a bias. Default: False.
         window: Number w of tokens in the sliding window, for softmax only. If causal, a token
             attends to itself and to the w − 1 tokens before it; otherwise also to the w − 1 tokens
@@ -238,7 +238,7 @@ class MultiHeadAttention(AttentionLayer):
         start = torch.full((self.kv_heads,), math.log(temperature))
         self.log_temperature = nn.Parameter(start) if normalize_qk else None
         self.shift = KeyShift(self.kv_heads) if shift else None
-        self.position_steps = make_steps(position_steps, self.dim, self.encoder)
+        self.position_steps = make_steps(position_steps, self.dim, self.encoder, encoder)
         require_all_used(options)
 
     @checked

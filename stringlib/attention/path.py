@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.documents import Documents
+from stringlib.encoders.rope import SelectiveRoPE
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import per_head, require_name
 from stringlib.precision import widen
@@ -53,18 +54,33 @@ class PositionSteps(nn.Module):
 POSITION_STEPS: dict[str, Callable[..., nn.Module]] = {"learned": PositionSteps}
 """Constructors of steps of positions by name. A constructor receives ``dim`` and ``coord_dim``."""
 
+STEPPED_ENCODERS: dict[str, Callable[..., RotaryEncoder]] = {"selective-rope": SelectiveRoPE}
+"""Constructors of rotary encoders by name, for data-dependent positions only.
 
-def make_steps(steps: nn.Module | str | None, dim: int, encoder: Any) -> nn.Module | None:
+A constructor receives ``head_dim``, ``heads`` and the options of the layer if it has parameters of
+these names. The number of coordinates follows from these arguments. A layer with such an encoder
+has the steps ``"learned"`` unless ``position_steps`` is given.
+"""
+
+
+def make_steps(
+    steps: nn.Module | str | None, dim: int, encoder: Any, given: Any = None
+) -> nn.Module | None:
     """Return the module that makes the steps of a layer's positions, or None without one.
 
     Args:
         steps: The module, a name in :data:`POSITION_STEPS`, or None.
         dim: Number of channels of a token.
         encoder: The encoder of the layer.
+        given: The encoder or its name, as the user gave it. With a name in
+            :data:`STEPPED_ENCODERS` the steps are ``"learned"`` if ``steps`` is None. Default:
+            None.
 
     Raises:
         ValueError: If the encoder is not a rotary encoder, or if the name is unknown.
     """
+    if steps is None and given in STEPPED_ENCODERS:
+        steps = "learned"
     if steps is None:
         return None
     rotary_of(encoder)

@@ -23,6 +23,7 @@ from stringlib.attention.learned import (
     SSDDecay,
 )
 from stringlib.attention.learned_delta import LearnedDelta, LearnedKDA
+from stringlib.attention.path import STEPPED_ENCODERS
 from stringlib.attention.ramp import FallingWeight, RampWeight
 from stringlib.attention.softmax_features import HedgehogFeatures, TaylorFeatures
 from stringlib.attention.token_bias import TOKEN_BIASES
@@ -94,7 +95,7 @@ options of the layer to the constructor, as far as the constructor has parameter
 
 def layer_options() -> set[str]:
     """Return the names of the options of a layer, which are arguments of its parts."""
-    registries: Any = (FEATURES, WEIGHTS, ENCODERS, BIASES, TOKEN_BIASES)
+    registries: Any = (FEATURES, WEIGHTS, ENCODERS, STEPPED_ENCODERS, BIASES, TOKEN_BIASES)
     makes = [make for known in registries for make in known.values()]
     return {"cycles", "temperature", "key_heads"}.union(*(named(make) for make in makes)) - {*FIXED}
 

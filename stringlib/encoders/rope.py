@@ -172,8 +172,7 @@ class SelectiveRoPE(STRING):
 
     Example:
         >>> from stringlib import MultiHeadAttention
-        >>> encoder = SelectiveRoPE(16, heads=4)
-        >>> layer = MultiHeadAttention(64, 4, encoder, causal=True, position_steps="learned")
+        >>> layer = MultiHeadAttention(64, 4, encoder="selective-rope", causal=True)
         >>> layer(torch.randn(2, 10, 64)).shape
         torch.Size([2, 10, 64])
     """

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from stringlib.attention.layer import AttentionLayer
 from stringlib.attention.logit_bias import TokenBias
 from stringlib.attention.multihead import MultiHeadAttention
-from stringlib.attention.path import PositionSteps
+from stringlib.attention.path import STEPPED_ENCODERS, PositionSteps
 from stringlib.attention.published import LAYERS, make_layer
 from stringlib.attention.published import layer_options as published_options
 from stringlib.attention.registry import layer_options
@@ -250,7 +250,7 @@ def require_defaults(layer: str, **given: Any) -> None:
 
 def require_known(encoder: object) -> None:
     """Raise ``ValueError`` if the encoder of a model is given by an unknown name."""
-    names = (*ENCODERS, *BIASES, *ABSOLUTE)
+    names = (*ENCODERS, *STEPPED_ENCODERS, *BIASES, *ABSOLUTE)
     if isinstance(encoder, str) and encoder not in names:
         raise ValueError(
             f"encoder must be None or one of {', '.join(names)}, got {encoder!r}"

@@ -45,6 +45,8 @@ class LanguageModel(Tied, Blocks):
 
             - A name in :data:`~stringlib.encoders.registry.ENCODERS`: each block has its own rotary
               encoder; if the encoder has no parameters, all blocks share one.
+            - ``"selective-rope"``: RoPE whose angles are computed from the tokens, by steps that
+              each block learns (``position_steps``).
             - A name in :data:`~stringlib.encoders.registry.BIASES`: all blocks share one relative
               bias.
             - ``"sinusoidal"`` or ``"learned"``: a vector is added to each token.

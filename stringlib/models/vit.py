@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.attention.features import FeatureMap
-from stringlib.encoders.registry import BIASES, make_bias
+from stringlib.encoders.registry import BIASES, ENCODERS, make_bias
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import per_head, require_like_weight, require_places, require_same_tokens
@@ -54,6 +54,8 @@ class ViT(Blocks):
 
             - A name in :data:`~stringlib.encoders.registry.ENCODERS`: each block has its own rotary
               encoder of the coordinates; if the encoder has no parameters, all blocks share one.
+            - ``"selective-rope"``: RoPE whose angles are computed from the tokens, by steps that
+              each block learns (``position_steps``).
             - A name in :data:`~stringlib.encoders.registry.BIASES`: all blocks share one relative
               bias.
             - ``"sinusoidal"`` or ``"learned"``: a vector is added to each patch.
@@ -136,14 +138,18 @@ class ViT(Blocks):
             self.absolute, encoder = GridTable(self.grid, dim), None
         elif isinstance(encoder, str) and encoder in BIASES:
             encoder = make_bias(encoder, heads)
-        elif isinstance(encoder, str):
+        elif isinstance(encoder, str) and encoder in ENCODERS:
             if options.get("coord_dim", axes) != axes:
                 raise ValueError(
                     f"coord_dim must be {axes}, the number of axes of image_size, got "
                     f"{options['coord_dim']}"
                 )
             options["coord_dim"] = axes
-        elif isinstance(encoder, RotaryEncoder) and encoder.coord_dim != axes:
+        elif (
+            isinstance(encoder, RotaryEncoder)
+            and encoder.coord_dim != axes
+            and options.get("position_steps") is None
+        ):
             raise ValueError(
                 f"encoder must have coord_dim={axes}, the number of axes of image_size, got "
                 f"{encoder.coord_dim}"

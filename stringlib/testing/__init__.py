@@ -1,4 +1,4 @@
-"""Checks for your own encoders, biases, feature maps and position weights.
+"""Checks for your own encoders, biases, steps of positions, feature maps and position weights.
 
 Each check takes a function (or class) that makes a part, and tests the contract of this kind of
 part. The contract is the list of properties that all parts of this kind in the package have.
@@ -12,6 +12,20 @@ Example:
     >>> check_weight(lambda: CosineWeight(200), modes=["eager"])
 """
 
-from stringlib.testing.check import check_bias, check_encoder, check_feature_map, check_weight
+from stringlib.testing.check import (
+    check_bias,
+    check_encoder,
+    check_feature_map,
+    check_position_steps,
+    check_token_bias,
+    check_weight,
+)
 
-__all__ = ["check_bias", "check_encoder", "check_feature_map", "check_weight"]
+__all__ = [
+    "check_bias",
+    "check_encoder",
+    "check_feature_map",
+    "check_position_steps",
+    "check_token_bias",
+    "check_weight",
+]

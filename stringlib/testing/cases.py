@@ -17,6 +17,7 @@ from stringlib.attention.weights import PositionWeight
 from stringlib.encoders.relative_bias import RelativeBias
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.spec import require
+from stringlib.testing.data_dependent import DIM, HEADS, DataDependent
 from stringlib.testing.features import Mapped
 from stringlib.testing.weights import Weighted, inputs
 
@@ -106,12 +107,52 @@ def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
     if isinstance(kind, type) and issubclass(kind, TokenBias):
         raise TypeError(
             f"make must return a RelativeBias, got the class {kind.__name__} of data-dependent "
-            "biases, for which there is no such test. Compare a call of a layer that has this bias "
-            "with two calls, of which the second one continues from the state of the first one."
+            "biases. Call check_token_bias instead."
         )
     tried = {"": make} if _takes_nothing(make) else {" of 3 heads": lambda: make(3)}
     require("the return value of make", next(iter(tried.values()))(), RelativeBias)
     return {f"{_name(make)}{words}": of_dtype(build) for words, build in tried.items()}
+
+
+def token_bias_case(make: Make) -> tuple[str, DataDependent]:
+    """Return the name of a data-dependent bias, and the case with which its contract is checked.
+
+    Args:
+        make: Function or class that returns the bias, as
+            :func:`~stringlib.testing.check.check_token_bias` takes it.
+
+    Raises:
+        TypeError: If ``make`` is not callable, or does not return a data-dependent bias.
+    """
+    layer = {"dim": DIM, "heads": HEADS, "head_dim": DIM // HEADS}
+    return _data_dependent(make, layer, TokenBias)
+
+
+def position_steps_case(make: Make) -> tuple[str, DataDependent]:
+    """Return the name of steps of positions, and the case with which their contract is checked.
+
+    Args:
+        make: Function or class that returns the module, as
+            :func:`~stringlib.testing.check.check_position_steps` takes it.
+
+    Raises:
+        TypeError: If ``make`` is not callable, or does not return a module.
+    """
+    return _data_dependent(make, {"dim": DIM, "coord_dim": 1}, nn.Module)
+
+
+def _data_dependent(
+    make: Make, layer: dict[str, Any], kind: type[nn.Module]
+) -> tuple[str, DataDependent]:
+    """Return the name and the case of a part of this kind, made from arguments of a layer."""
+    require("make", make, Callable)
+
+    def build() -> Any:
+        return parts.build("make", make, layer)
+
+    made = build()
+    require("the return value of make", made, kind)
+    return type(made).__name__, DataDependent(of_dtype(build))
 
 
 def feature_case(make: Make) -> tuple[str, Mapped]:

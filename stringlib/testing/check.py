@@ -12,9 +12,12 @@ from stringlib.testing.cases import (
     bias_cases,
     encoder_cases,
     feature_case,
+    position_steps_case,
+    token_bias_case,
     weight_case,
 )
 from stringlib.testing.contract import Contract
+from stringlib.testing.data_dependent import DATA_DEPENDENT
 from stringlib.testing.encoders import ENCODER
 from stringlib.testing.features import FEATURE_MAP
 from stringlib.testing.modes import MODES, Mode
@@ -81,11 +84,65 @@ def check_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
     Raises:
         AssertionError: If a property does not hold. The message has one line for each property and
             mode that fail, which states the size of the error or another reason.
-        TypeError: If ``make`` does not return a relative bias, or is not callable.
+        TypeError: If ``make`` does not return a relative bias, or is not callable. For a
+            data-dependent bias call :func:`check_token_bias` instead.
         ValueError: If a mode is unknown.
     """
     for name, case in bias_cases(make).items():
         _check(BIAS, case, name, modes)
+
+
+def check_token_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
+    """Check that your own data-dependent bias has the properties of all such biases.
+
+    The contract says that outputs of a causal layer with this bias do not depend on later tokens,
+    that they continue from a state, that packed documents, padding and other entries of a batch do
+    not change them, that gradients are right, and that the layer can be moved, loaded, compiled and
+    run in lower precision.
+
+    Args:
+        make: Function or class that returns the bias. Like an entry of
+            :data:`~stringlib.attention.token_bias.TOKEN_BIASES`, it is called with those of the
+            arguments ``dim`` (12), ``heads`` (3) and ``head_dim`` (4) that occur in its signature.
+            The bias may have another number of heads, which must divide 12.
+        modes: Modes in which the layer is run, under the names that :func:`check_encoder` lists.
+            Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
+            properties, which are values and gradients for any number of tokens.
+
+    Raises:
+        AssertionError: If a property does not hold. The message has one line for each property and
+            mode that fail, which states the size of the error or another reason.
+        TypeError: If ``make`` does not return a :class:`~stringlib.attention.logit_bias.TokenBias`,
+            or is not callable.
+        ValueError: If a mode is unknown.
+    """
+    name, case = token_bias_case(make)
+    _check(DATA_DEPENDENT, case, name, modes)
+
+
+def check_position_steps(make: Make, *, modes: Iterable[str] | None = None) -> None:
+    """Check that your own steps of positions have the properties of all such steps.
+
+    The contract is that of :func:`check_token_bias`, for a causal layer whose rotary encoder gets
+    the sums of the steps as positions.
+
+    Args:
+        make: Function or class that returns the module. Like an entry of
+            :data:`~stringlib.attention.path.POSITION_STEPS`, it is called with those of the
+            arguments ``dim`` (12) and ``coord_dim`` (1) that occur in its signature. The module may
+            return any number of coordinates.
+        modes: Modes in which the layer is run, under the names that :func:`check_encoder` lists.
+            Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
+            properties, which are values and gradients for any number of tokens.
+
+    Raises:
+        AssertionError: If a property does not hold. The message has one line for each property and
+            mode that fail, which states the size of the error or another reason.
+        TypeError: If ``make`` does not return a module, or is not callable.
+        ValueError: If a mode is unknown.
+    """
+    name, case = position_steps_case(make)
+    _check(DATA_DEPENDENT, case, name, modes)
 
 
 def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None:
