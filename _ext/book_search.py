@@ -33,7 +33,7 @@ REPEATING = {"book/equations", "book/exercises"}
 """Pages that list what chapters say: of these, the first section alone."""
 LISTS = re.compile(r'class="(?:[^"]* )?(?:book-formula|glossary)[" ]')
 SILENT = (nodes.math_block, nodes.raw, nodes.comment, addnodes.index)
-APPARATUS = re.compile(r"(You need|It takes|From stringlib|Symbols are those|Alias for field)\b")
+APPARATUS = re.compile(r"(You need|It takes|From stringlib|All symbols are|Alias for field)\b")
 LONGEST = 24
 """Characters of a formula that is short."""
 JOINER = "\u2060"

@@ -275,10 +275,10 @@ def match_estimates(pairs: int, features: int) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        "A line shows the lower bound of the relative error of the estimated similarity of a "
-        f"match, against the number of random features, for {pairs:.0f} pairs. Both axes are "
-        f"logarithmic, and the line is straight and falls. With {features:,.0f} features the bound "
-        f"is {here:,.1f} times the true value. "
+        "A line shows a lower bound on the relative error with which random features estimate the "
+        f"similarity of a match, against the number of features, for {pairs:.0f} pairs. Both axes "
+        f"are logarithmic, and the line is straight and falls. With {features:,.0f} features the "
+        f"bound is {here:,.1f} times the true value. "
         f"The bound is as large as the true value with {needed:,.0f} features.",
     )
 

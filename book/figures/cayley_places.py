@@ -100,8 +100,8 @@ def heads_behind(stands: str, size: float) -> Drawn:
         f"shift of both positions. The transform is applied {stands}, and the size of S is "
         f"{size:g}. {how}, and the shift changes the score of a single head by up to "
         f"{found['change']:.2f}. A thick line, the sum of the four scores, is horizontal at "
-        f"{found['sum'][0]:.2f}. A dotted line, the sum with RoPE alone, is horizontal at "
-        f"{found['rope'][0]:.2f}.",
+        f"{found['sum'][0]:.2f}. A dotted line, the sum of the scores with RoPE alone, is "
+        f"horizontal at {found['rope'][0]:.2f}.",
     )
 
 

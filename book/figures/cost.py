@@ -210,8 +210,8 @@ def amdahl_bars(share: float, factor: float) -> Drawn:
         f"Before, the part takes {before:.2f} of a total time of 1. If the part becomes {factor:g} "
         f"times as fast, it takes {after:.2g}, and the rest takes as long as before. The lower "
         f"panel has a curve of the speed-up of the whole against the speed-up of the part. "
-        f"In this state the whole becomes {gain:.2f} times as fast. The dotted line, the limit of "
-        f"the curve, is {most:.2f}.",
+        f"A dot on the curve marks this change: the whole becomes {gain:.2f} times as fast. The "
+        f"dotted line, the limit of the curve, is {most:.2f}.",
     )
 
 

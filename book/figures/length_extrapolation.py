@@ -197,9 +197,9 @@ def beyond_training(method: str, scale: float) -> Drawn:
         f"training distances, up to {TRAINED - 1}, are shaded. The score is {near:.1f} at "
         f"distance {NEAR[0]} and {last:.1f} at distance {TRAINED - 1}. At the larger distances of "
         f"this text the score is between {low:.1f} and {high:.1f}, whereas the dotted preference "
-        f"continues to fall. The lower panel has one bar per pair, for the shares of the circle "
-        f"that occurred in training and that are new at test. In this state {found['meet']:.0f} of "
-        f"{PAIRS} pairs meet new angles.",
+        f"continues to fall. The lower panel has one bar per pair. Each bar shows the share of the "
+        f"circle that occurred in training and the share that is new at test. Of the {PAIRS} "
+        f"pairs, {found['meet']:.0f} meet new angles.",
     )
 
 
