@@ -174,7 +174,10 @@ class Slot(float):
         return self
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError(f"calculate in the computed function, got {self.of} outside of it")
+        raise TypeError(
+            f"{self.of} must not be used in a calculation, because the page computes its value. "
+            "Move the calculation into the function marked with @computed."
+        )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse

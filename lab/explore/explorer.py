@@ -121,8 +121,8 @@ class Explorer:
         self.grid = {n: _grid_values(n, values) for n, values in grid.items()}
         if "fig" in self.grid:
             raise ValueError(
-                "grid: the name 'fig' clashes with the figure's address, rename it, "
-                f"got {list(self.grid)}"
+                f"grid: expected no parameter with the name 'fig', got {list(self.grid)}. The "
+                "address of the figure uses this name. Rename the parameter."
             )
         self.alt = alt
         if alt is not None and not callable(alt):
@@ -130,7 +130,7 @@ class Explorer:
         self.initial = {n: values[0] for n, values in self.grid.items()}
         for n, value in self._known("initial", initial).items():
             if value not in self.grid[n]:
-                raise ValueError(f"initial: {n}={value!r} is not in the grid {self.grid[n]!r}")
+                raise ValueError(f"initial: expected {n} from {self.grid[n]!r}, got {value!r}")
             self.initial[n] = self.grid[n][self.grid[n].index(value)]
         self.labels = {n: n for n in self.grid} | self._known("labels", labels)
         self.live = self._known("live", live)
@@ -142,21 +142,27 @@ class Explorer:
             amount = not any(isinstance(v, (str, bool)) for v in self.grid[n])
             if not (amount and HANDLE.fullmatch(handle)):
                 raise ValueError(
-                    "drag: expected for an amount 'x', 'y2', 'turn', 'y at 3' or 'hands', "
-                    f"got {n}={handle!r}"
+                    "drag: expected a parameter with numbers, and a handle such as 'x', 'y2', "
+                    "'turn', 'y at 3' or 'hands', "
+                    f"got {n}={handle!r} with the values {self.grid[n]!r}"
                 )
         self.computes = [*self._known("computes", dict.fromkeys(computes))]
         for n in self.computes:
             if any(isinstance(v, (str, bool)) for v in self.grid[n]):
-                raise ValueError(f"computes: expected amounts, got {n} in {self.grid[n]!r}")
+                raise ValueError(
+                    f"computes: expected parameters with numbers, got {n} in {self.grid[n]!r}"
+                )
         if not 0 < max_bytes <= HARD_LIMIT:
-            raise ValueError(f"max_bytes: expected 1 to {HARD_LIMIT}, got {max_bytes}")
+            raise ValueError(
+                f"max_bytes: expected a number from 1 to {HARD_LIMIT}, got {max_bytes}"
+            )
         self.max_bytes = max_bytes
         try:
             inspect.signature(draw).bind(**self.initial)
         except TypeError as error:
             raise TypeError(
-                f"draw: expected a function of {list(self.grid)}, got {draw!r}: {error}"
+                f"draw: expected a function with the parameters {list(self.grid)}, got {draw!r}: "
+                f"{error}"
             ) from None
 
     def _checked_name(self, name: str | None) -> str:
@@ -169,10 +175,10 @@ class Explorer:
 
     def _checked_alt(self, text: Any) -> str:
         if not isinstance(text, str):
-            raise TypeError(f"alt: expected a text or a function that gives one, got {text!r}")
+            raise TypeError(f"alt: expected a string or a function that returns one, got {text!r}")
         if not text.strip():
             raise ValueError(
-                f"alt: figure {self.name!r} needs a text that says what it shows, got none"
+                f"alt: expected a text that says what figure {self.name!r} shows, got an empty one"
             )
         return text
 
@@ -181,7 +187,7 @@ class Explorer:
         for n in given or {}:
             if n not in self.grid:
                 raise ValueError(
-                    f"{argument}: {n!r} is not a parameter, expected one of {list(self.grid)}"
+                    f"{argument}: expected parameters from {list(self.grid)}, got {n!r}"
                 )
         return dict(given or {})
 
@@ -268,9 +274,9 @@ class Explorer:
         size = len(json.dumps(whole, separators=(",", ":")).encode())
         if size > self.max_bytes:
             raise ValueError(
-                f"figure {self.name!r} takes {size:,} bytes, more than "
-                f"max_bytes={self.max_bytes:,}: give the grid fewer values, draw fewer points, "
-                "or round them"
+                f"figure {self.name!r} must take at most max_bytes = {self.max_bytes:,} bytes, got "
+                f"{size:,}. Give the grid fewer values, draw fewer points, or round their "
+                "coordinates."
             )
         return whole
 
@@ -292,9 +298,9 @@ class Explorer:
             states.append(self._drawn(self._point(point, programs), programs))
             if len(states[-1]["data"]) != traces:
                 raise ValueError(
-                    f"draw: the number of traces must not change, got {traces} in the default "
-                    f"state and {len(states[-1]['data'])} at {point}; draw an empty trace instead "
-                    "of none"
+                    f"draw: expected the same number of traces in every state, got {traces} in the "
+                    f"default state and {len(states[-1]['data'])} at {point}. Draw an empty trace "
+                    "instead of leaving it out."
                 )
             share_filled(whole, states[-1])
         return split_states(states, list(stored), [len(v) for v in stored.values()])

@@ -74,7 +74,9 @@ class LiveLoss:
     def __call__(self, history: Steps) -> None:
         """Follow the only run; of several, see :meth:`of`."""
         if len(self.names) > 1:
-            raise ValueError(f"of(name) must say which of {self.names} the run is, got none")
+            raise ValueError(
+                f"the figure has several runs, {self.names}. Pass of(name) as on_log of each."
+            )
         self.of(self.names[0])(history)
 
     def of(self, name: str) -> Callable[[Steps], None]:

@@ -63,7 +63,7 @@ def panels(
         ValueError: If there are not as many heights as rows.
     """
     if heights and len(heights) != len(rows):
-        raise ValueError(f"heights must be one for each of {len(rows)} rows, got {len(heights)}")
+        raise ValueError(f"heights must have {len(rows)} numbers, one per row, got {len(heights)}")
     traces: list[Any] = []
     heads: list[dict[str, Any]] = []
     shapes: list[dict[str, Any]] = []

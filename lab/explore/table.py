@@ -66,7 +66,7 @@ class Table:
     ) -> None:
         if len({len(cells) for cells in columns.values()}) != 1:
             raise ValueError(
-                "columns must be one or more, of one length, got "
+                "columns must contain at least one column, and all must have the same length, got "
                 f"{ {head: len(cells) for head, cells in columns.items()} }"
             )
         self.columns = {head: list(cells) for head, cells in columns.items()}
@@ -74,7 +74,9 @@ class Table:
         self.names = [self._text(cell)[0] for cell in next(iter(self.columns.values()))]
         for name in marked:
             if name not in self.names:
-                raise ValueError(f"marked must name rows, {', '.join(self.names)}, got {name!r}")
+                raise ValueError(
+                    f"marked must contain names of rows, {', '.join(self.names)}, got {name!r}"
+                )
 
     def __repr__(self) -> str:
         texts = [[head, *map(self._line, cells)] for head, cells in self.columns.items()]

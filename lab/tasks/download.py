@@ -34,7 +34,7 @@ def load(name: str, config: str, path: str | Path | None = None) -> Any:
         from datasets import load_dataset
     except ImportError as error:
         raise ImportError(
-            f"{name} is read by Hugging Face's datasets: pip install 'stringlib[data]'"
+            f"the data set {name} needs the package datasets. Run pip install 'stringlib[data]'."
         ) from error
     if path is not None:
         files = {
@@ -51,7 +51,7 @@ def load(name: str, config: str, path: str | Path | None = None) -> Any:
     except Exception as error:  # a dozen kinds, from several packages
         raise ConnectionError(
             f"{name} is not on this machine and could not be downloaded ({error}). Connect to the "
-            f"network once, and it is kept; or download the parquet files of "
-            f"https://huggingface.co/datasets/{name}/tree/{REVISIONS[name]}/{config} elsewhere "
-            f"and pass their folder as path="
+            "network and try again: the data set is then kept. Or download the parquet files from "
+            f"https://huggingface.co/datasets/{name}/tree/{REVISIONS[name]}/{config} on another "
+            "machine, and pass their folder as path."
         ) from error

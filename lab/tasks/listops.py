@@ -179,9 +179,9 @@ def _pool(
         tried += 1
         if tried > 10_000 + 1000 * len(found):
             raise ValueError(
-                f"min_length {min_length}, max_length {max_length}, depth {depth}, "
-                f"arguments {arguments} must admit {count} different expressions: "
-                f"got {len(found)} in {tried} draws"
+                f"min_length={min_length}, max_length={max_length}, depth={depth} and "
+                f"arguments={arguments} must allow {count} different expressions, got {len(found)} "
+                f"in {tried} draws. Allow more lengths, a larger depth or more arguments."
             )
     width = max_length - 1
     rows = b"".join(tokens.ljust(width, bytes([PADDING])) for tokens in found)

@@ -49,8 +49,8 @@ class Task(ABC):
         if not isinstance(less, bool) or known not in (None, less):
             raise TypeError(
                 f"less_is_better of {cls.__name__} must be "
-                f"{'stated, True or False,' if known is None else known} for its metric "
-                f"{cls.metric!r}, got {less}"
+                f"{'True or False' if known is None else known} for the metric {cls.metric!r}, "
+                f"got {less}. Define it in the class."
             )
         cls.less_is_better = less
 

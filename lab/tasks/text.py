@@ -72,7 +72,7 @@ class Text(Task):
     ) -> None:
         require("length", length, int)
         if not isinstance(test_lengths, Sequence):
-            raise TypeError(f"test_lengths must be a sequence of counts, got {test_lengths!r}")
+            raise TypeError(f"test_lengths must be a sequence of integers, got {test_lengths!r}")
         for n in test_lengths:
             require("test_lengths", n, int)
         self.length, self.test_lengths = length, tuple(test_lengths) or (length,)
@@ -126,7 +126,8 @@ class Text(Task):
         ):
             if len(part) <= least:
                 raise ValueError(
-                    f"text must have more than {least} bytes to {name} on, got {len(part)}"
+                    f"text must have more than {least} bytes in its part {name!r}, got "
+                    f"{len(part)}. Pass a longer text or smaller lengths."
                 )
 
     def _windows(self, length: int) -> Iterator[tuple[Tensor, Tensor]]:

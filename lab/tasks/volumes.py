@@ -45,10 +45,10 @@ class Volumes(Task):
             require("region", region, at_least(2))
         self.size, self.region, self.others = size, region or max(2, size // 2), others
         if self.region > size:
-            raise ValueError(f"region must be at most size {size}, got {region}")
+            raise ValueError(f"region must be at most size = {size}, got {region}")
         require("others", others, Count0)
         if others > size**3 - 2:
-            raise ValueError(f"others must leave cells for a and b of {size**3}, got {others}")
+            raise ValueError(f"others must be at most size³ − 2 = {size**3 - 2}, got {others}")
 
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return volumes, ``(size, 3, *3 sizes)``, and directions, ``(size,)``."""

@@ -62,7 +62,7 @@ def cayley_signs(matrix: Floats[Tensor, "d d"], excess: Positive = 0.01) -> tupl
         The determinant that grows: O'Dorney 2014, who takes the largest of all.
     """
     if not len(matrix):
-        raise ValueError(f"matrix must have an entry, got shape {tuple(matrix.shape)}")
+        raise ValueError(f"matrix must not be empty, got shape {tuple(matrix.shape)}")
     wide = matrix.double()
     signs, swaps = first_signs(wide), 0
     while True:

@@ -38,7 +38,7 @@ def chunk_products(n: int, m: int, width: int, chunk: int) -> int:
         ValueError: If ``chunk`` does not divide n.
     """
     if n % chunk:
-        raise ValueError(f"chunk must divide n {n}, got {chunk}")
+        raise ValueError(f"chunk must divide n = {n}, got {chunk}")
     # the first chunk has no state to read
     return n * chunk * (m + width) + (2 * n - chunk) * m * width
 
@@ -72,7 +72,7 @@ def least_seconds(work: Mapping[str, float], rates: Mapping[str, float]) -> floa
     """
     missing = sorted(set(work) - set(rates))
     if missing:
-        raise ValueError(f"rates must have one for each kind of work, got none for {missing}")
+        raise ValueError(f"rates must contain a rate for each kind of work, got none for {missing}")
     return max((work[kind] / rates[kind] for kind in work), default=0.0)
 
 

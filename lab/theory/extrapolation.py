@@ -104,7 +104,7 @@ def tail_share(bias: RelativeBias, length: int, longer: int) -> Tensor:
         ValueError: If ``longer`` is below ``length``.
     """
     if longer < length:
-        raise ValueError(f"longer must be at least {length}, as length is, got {longer}")
+        raise ValueError(f"longer must be at least length = {length}, got {longer}")
     return 1 - effective_window(bias, length) / effective_window(bias, longer)
 
 

@@ -70,7 +70,9 @@ def difference(
     """
     _require("values", values, 2)
     if len(values) != len(others):
-        raise ValueError(f"others must have {len(values)} values, as many, got {len(others)}")
+        raise ValueError(
+            f"others must have as many numbers as values, {len(values)}, got {len(others)}"
+        )
     _require("others", others, 2)
     each = [a - b for a, b in zip(values, others, strict=True)]
     return statistics.fmean(each), *interval(each, comparisons)
@@ -118,7 +120,7 @@ def success_interval(successes: Count0, runs: int, comparisons: int = 1) -> tupl
         ValueError: If there are more successes than runs.
     """
     if successes > runs:
-        raise ValueError(f"successes must be at most {runs}, the runs, got {successes}")
+        raise ValueError(f"successes must be at most runs = {runs}, got {successes}")
     from scipy import stats
 
     level = 1 - (1 - LEVEL) / comparisons

@@ -84,7 +84,9 @@ def optimal_mse(
     """
     alpha = torch.as_tensor(alpha, dtype=square.dtype, device=square.device)
     if not (alpha < 1 / 8).all():
-        raise ValueError(f"alpha must be below 1/8, for a finite variance, got {alpha}")
+        raise ValueError(
+            f"alpha must be below 1/8, got {alpha}. Otherwise the variance is infinite."
+        )
     log_price = head_dim * (torch.log1p(-4 * alpha) - torch.log1p(-8 * alpha) / 2)
     return torch.expm1(log_price + square / (1 - 8 * alpha)) / num_features
 

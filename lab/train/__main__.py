@@ -70,8 +70,8 @@ def make_all(options: Options) -> Task:
         raise ValueError(f"{name}: {error}") from None
     if task.metric != type(task).metric:  # whose direction nobody has stated
         raise ValueError(
-            f"metric of {type(task).__name__} must stand in the class, with less_is_better, "
-            f"got {task.metric!r} in an object of it"
+            f"metric must be defined in the class {type(task).__name__}, with less_is_better, got "
+            f"{task.metric!r} as an attribute of an instance"
         )
     for name, cell in options.cells.items():
         try:

@@ -68,10 +68,11 @@ def read_cells(
     for name, words in [*_product(args), *_tables(args.cells), *map(_one, args.cell)]:
         if not re.fullmatch(r"[^\s./\\|][^/\\|\n]*", name):
             raise ValueError(
-                f"name of a cell must be a line without / \\ | and begin with no dot, got {name!r}"
+                "name of a cell must be one line that does not contain / \\ | or begin with a dot "
+                f"or a space, got {name!r}"
             )
         if folder_of(name) in folders:
-            raise ValueError(f"name of a cell must be its own, got {name!r} twice")
+            raise ValueError(f"name of a cell must differ from those of other cells, got {name!r}")
         folders.add(folder_of(name))
         try:
             cells[name] = _cell(words, shared, settings)
@@ -114,7 +115,8 @@ def _product(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
     drawn = [name for name in given["attention"] if name.startswith(("favor", "hyper"))]
     if args.features is not None and not drawn:
         raise ValueError(
-            f"--features must go with an --attention that draws them, got {args.attention}"
+            "--features must be left out unless --attention has random features, for example "
+            f"--attention favor, got --attention {args.attention}"
         )
     for choice in itertools.product(*given.values()):
         told: dict[str, Any] = dict(zip(given, choice, strict=True))
@@ -130,10 +132,12 @@ def _tables(paths: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             found = tomllib.loads(path.read_text(encoding="utf8"))
         except (OSError, ValueError) as error:
-            raise ValueError(f"--cells must name files in TOML, got {path}: {error}") from None
+            raise ValueError(f"--cells must be a file in TOML, got {path}: {error}") from None
         for name, words in found.items():
             if not isinstance(words, dict):
-                raise ValueError(f"--cells must hold a table for each cell, got {name} = {words!r}")
+                raise ValueError(
+                    f"--cells must contain a table for each cell, got {name} = {words!r}"
+                )
             yield name, words
 
 
@@ -157,20 +161,22 @@ def _cell(words: Mapping[str, Any], shared: Mapping[str, Any], common: Mapping[s
     try:
         json.dumps(told)
     except TypeError as error:
-        raise ValueError(f"options must be what JSON can hold, got {told}: {error}") from None
+        raise ValueError(
+            f"options must be values that JSON can represent, got {told}: {error}"
+        ) from None
     settings = {**common, **{name: value for name, value in words.items() if name in OWN}}
     rates = settings.pop("rate")
     rates = _value(rates) if isinstance(rates, str) else rates
     each = dict.fromkeys(rates if isinstance(rates, list | tuple) else (rates,))
     if not each:
-        raise ValueError("rate must be a number or several, got none")
+        raise ValueError("rate must be a number or a list of numbers, got none")
     return Cell(told, tuple(Settings(**settings, rate=rate) for rate in each))
 
 
 def _known(what: str, axis: str, name: str) -> None:
     known = axes()[axis]
     if name not in known:
-        raise ValueError(f"{what} must name some of {', '.join(known)}, got {name!r}")
+        raise ValueError(f"{what} must be one or more of {', '.join(known)}, got {name!r}")
 
 
 def _word(axis: str, name: str) -> str:

@@ -76,8 +76,8 @@ class Checkpoint:
             found = _difference(about[what], entries)
             if found:
                 raise OtherRunError(
-                    f"{self.path} must be of the same run to go on from, but is of {KINDS[what]}: "
-                    f"{found}; choose another folder, or start anew",
+                    f"{self.path} must be a checkpoint of the same run, but is one of "
+                    f"{KINDS[what]}: {found}. Choose another folder, or start from the beginning.",
                     what,
                 )
         return state
@@ -105,7 +105,7 @@ class Checkpoint:
         """Return an error for a file that cannot be gone on from."""
         return ValueError(
             f"{self.path} must be a checkpoint of a run, but is broken, of another version or "
-            "something else; remove it, choose another folder, or start anew"
+            "another kind of file. Remove it, choose another folder, or start from the beginning."
         )
 
 

@@ -47,5 +47,5 @@ def evaluate(model: nn.Module, task: Task, fabric: Fabric | None = None) -> dict
         sums = dict(zip(sums, over_all(fabric, mine, "sum").tolist(), strict=True))
     empty = [name for name, (_, count) in sums.items() if not count]
     if empty:
-        raise ValueError(f"test set {empty[0]!r} must have targets, got none")
+        raise ValueError(f"test set {empty[0]!r} must have at least one target, got none")
     return {name: total / count for name, (total, count) in sums.items()}

@@ -68,12 +68,12 @@ def fit(
         Interrupted: A ``KeyboardInterrupt``: the run was asked to stop, and is saved.
     """
     if device is not None and fabric is not None:
-        raise ValueError(f"device must be left out where fabric says it, got {device!r}")
+        raise ValueError(f"device must be None if fabric is given, got {device!r}")
     wide = any(p.dtype == torch.float64 for p in model.parameters())
     fabric = fabric or make_fabric(find_device(device or "auto", wide))
     if settings.batch_size % fabric.world_size:
         raise ValueError(
-            f"batch_size must be a multiple of the {fabric.world_size} processes, "
+            f"batch_size must be a multiple of {fabric.world_size}, the number of processes, "
             f"got {settings.batch_size}"
         )
     if folder is not None:

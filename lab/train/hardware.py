@@ -112,12 +112,12 @@ def make_fabric(
             )
     except (RuntimeError, ValueError) as error:
         raise ValueError(
-            f"accelerator={accelerator!r}, devices={devices}, precision={precision!r} must fit "
-            f"this machine: {error}"
+            f"this machine must support accelerator={accelerator!r}, devices={devices} and "
+            f"precision={precision!r}: {error}"
         ) from None
     if fabric.strategy.precision.precision != precision:
         raise ValueError(
-            f"precision must be one that the accelerator has, such as "
+            f"precision must be one that the accelerator supports, for example "
             f"{fabric.strategy.precision.precision!r}, got {precision!r}"
         )
     return fabric

@@ -19,7 +19,9 @@ from lab.files import append, read_lines, whole
 from lab.train.hardware import first_writes, over_all
 from lab.train.settings import Settings
 
-THEN = "the run is kept up to its last checkpoint; make room, and start it again to go on"
+THEN = (
+    "the run is kept up to its last checkpoint; free some disk space and start it again to continue"
+)
 NEVER = 2**31 - 1
 
 
@@ -144,8 +146,8 @@ class Log:
         first = int(over_all(self.fabric, self.broken, "min"))
         if first < NEVER:
             raise FloatingPointError(
-                f"the loss or its gradient must be finite, but was not in step {first}; a smaller "
-                "rate, a longer warmup or a smaller clip may help"
+                f"the loss and its gradient must be finite, but in step {first} they were not. Try "
+                "a smaller learning rate, a longer warmup or a smaller clip."
             )
 
     def scores(self, updates: int, scores: dict[str, float], final: bool) -> None:

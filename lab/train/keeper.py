@@ -121,11 +121,13 @@ class Keeper:
         if done == steps or asked or done % self.every == 0:
             self._save(self.file, done)
         if asked:
-            raise Interrupted(f"stopped after {done} of {steps} steps, saved: {self.file.path}")
+            raise Interrupted(
+                f"stopped after {done} of {steps} steps. The run is saved in {self.file.path}"
+            )
 
     def _save(self, file: Checkpoint, done: int) -> None:
         kept = f"its first {self.done} steps are kept" if self.done else "nothing of it is kept"
-        then = f"the run stops at step {done}, {kept}; make room, and start it again to go on"
+        then = f"the run stops at step {done}, {kept}; free some disk space and start it again"
         parts = {name: part.state_dict() for name, part in self.parts.items()}
         state = {"step": done, "wall_s": self.wall_s, "made": self.made, "parts": parts}
         first_writes(self.fabric, partial(file.write, state, then))
@@ -145,5 +147,6 @@ class Keeper:
         mine = torch.tensor(float(file.path.exists()), device=self.fabric.device)
         if over_all(self.fabric, mine, "mean").item() not in (0, 1):
             raise ValueError(
-                f"{file.path} must be on a disk that all processes share, but some lack it"
+                f"{file.path} must be on a disk that all processes share, but some processes do "
+                "not find it"
             )

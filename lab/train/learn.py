@@ -35,7 +35,7 @@ def adam(model: nn.Module, rates: float | Rates) -> torch.optim.Adam:
         rates = {"": rates}
     unknown = [part for part in rates if part and not hasattr(model, part)]
     if unknown:
-        raise ValueError(f"rates must name parts of the model, got {unknown[0]!r}")
+        raise ValueError(f"rates must have parts of the model as keys, got {unknown[0]!r}")
     groups: dict[str, list[nn.Parameter]] = {part: [] for part in rates}
     for name, parameter in model.named_parameters():
         part = name.split(".")[0]

@@ -238,14 +238,17 @@ def _options(args: argparse.Namespace) -> Options:
     hardware = {k: getattr(args, k) for k in ("accelerator", "devices", "nodes", "precision")}
     if args.jobs > 1:
         if args.accelerator not in ("auto", "cpu") or args.devices * args.nodes > 1:
-            raise ValueError("--jobs must be 1 with --devices, --nodes, or an accelerator but cpu")
+            raise ValueError(
+                "--jobs must be 1 with several --devices or --nodes, or an --accelerator other "
+                f"than cpu, got {args.jobs}"
+            )
         hardware["accelerator"] = "cpu"
     task_options = pairs("--task-option", args.task_option)
     _require_known(args.task, task_options)
     shared = pairs("--model-option", args.model_option)
     own = [name for name in shared if name in (*axes(), "dim", "depth", "heads")]
     if own:
-        raise ValueError(f"--model-option must be given as --{own[0]}, got {own[0]}")
+        raise ValueError(f"--model-option must not contain {own[0]}. Pass --{own[0]} instead.")
     sizes = {"dim": args.dim, "depth": args.depth, "heads": args.heads}
     shared |= {name: size for name, size in sizes.items() if size is not None}
     named = {f.name: getattr(args, f.name) for f in fields(Settings) if hasattr(args, f.name)}

@@ -53,7 +53,7 @@ def report(
     shown = table(cells, metric, baseline, chance, less)
     print(f"\n{shown}\n")
     _set_aside(cells, folder)
-    then = f"every run is kept in {folder}; make room, and the same command reports them"
+    then = f"every run is kept in {folder}; free some disk space and run the same command again"
     with whole(folder / "table.md", then) as part:
         part.write_text(shown + "\n", encoding="utf8")
     plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], name, then, chance, less)

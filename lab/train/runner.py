@@ -187,8 +187,8 @@ def _result(future: Future[Any]) -> Any:
     error = future.exception()
     if type(error).__name__ == "KilledWorker":
         raise ChildProcessError(
-            "the process of the run was killed again and again: by the system, perhaps, for want "
-            "of memory"
+            "the process of the run was killed several times, perhaps by the system because memory "
+            "ran out. Use fewer --jobs or a smaller --batch-size."
         )
     return future.result()
 
@@ -199,7 +199,9 @@ def _client(jobs: int, scheduler: str | None) -> Iterator[Any]:
     try:
         from distributed import Client, LocalCluster
     except ImportError:
-        raise ImportError("--jobs and --scheduler need Dask: pip install -e '.[lab]'") from None
+        raise ImportError(
+            "--jobs and --scheduler need Dask. Run pip install -e '.[lab]'."
+        ) from None
     if scheduler is not None:
         with Client(scheduler) as client:  # when it leaves, the cluster forgets what it waits for
             yield client

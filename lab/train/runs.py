@@ -125,7 +125,9 @@ def _best(name: str, scores: Sequence[float | None], less: bool) -> int:
     """Return the place of the best score, of equals the first; None is that of a loss gone bad."""
     finite = [score for score in scores if score is not None]
     if not finite:
-        raise FloatingPointError(f"{name}: the loss must be finite at some --rate, but is at none")
+        raise FloatingPointError(
+            f"{name}: the loss must be finite for at least one --rate, but it is for none"
+        )
     return scores.index(min(finite) if less else max(finite))
 
 
@@ -208,7 +210,7 @@ def _do_all(
             yield run, came
     if failed:
         raise RunsError(
-            "; ".join(failed) + "; the other runs are kept, and the same command goes on"
+            "; ".join(failed) + ". The other runs are kept. Run the same command to continue."
         )
 
 

@@ -112,8 +112,8 @@ class Study:
         failures = self._run_all(todo, args, files, done) if todo else []
         if failures:
             raise SystemExit(
-                "\n".join(failures) + f"\n{len(failures)} of {len(todo)} runs failed; the others "
-                f"are kept in {folder}, and the same command tries the missing ones again"
+                "\n".join(failures) + f"\n{len(failures)} of {len(todo)} runs failed. The others "
+                f"are kept in {folder}. Run the same command to try the failed runs again."
             )
         if len(done) == len(files):
             self._record(args, done, folder, digest(code))
@@ -152,7 +152,7 @@ class Study:
             cells=cells,
             data={"steps": args.steps, **beside},
             code=code,
-            then=f"every run is kept in {folder}; make room, and say it again",
+            then=f"every run is kept in {folder}; free some disk space and run the command again",
         )
 
     def _arguments(self, argv: Sequence[str] | None) -> argparse.Namespace:
@@ -223,7 +223,7 @@ class Study:
         return failures
 
 
-THEN = "the runs before it are kept; make room, and the same command goes on"
+THEN = "the earlier runs are kept; free some disk space and run the same command to continue"
 
 
 def _folder(folder: Path, steps: int) -> Path:
@@ -272,7 +272,7 @@ def _do(
     try:
         return plain({**found, "wall_s": round(wall_s, 1), "made": [*earlier, made]})
     except (TypeError, ValueError) as error:
-        raise ValueError(f"a run must return JSON: {error}") from None
+        raise ValueError(f"a run must return values that JSON can represent: {error}") from None
 
 
 def plain(value: Any) -> Any:

@@ -318,8 +318,8 @@ def _require_fit(encoder: Any, position_bias: Any, causal: bool) -> None:
         )
     if isinstance(position_bias, TokenBias) and not causal:
         raise ValueError(
-            "position_bias must be a relative bias or None unless causal=True, got a "
-            f"{kind}. It uses the tokens from a key to a later query."
+            f"causal must be True if position_bias is a {kind}, got False. This bias depends on "
+            "the tokens from a key to a later query. Pass causal=True, or another bias."
         )
     if getattr(position_bias, "reads_keys", False) and encoder is not None:
         raise ValueError(
