@@ -313,7 +313,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"context": C[..., :5]}, "context must have shape .* with context_dim = 12"),
     ({}, {"context": C[[0, 1, 0]]}, "context must .* leading dimensions that expand to"),
     ({}, {"context": None, "context_mask": KEPT}, "context_mask must be None if context is None"),
-    ({}, {"context": None, "context_positions": LINE}, "context_positions must be None without"),
+    ({}, {"context": None, "context_positions": LINE}, "context_positions must be None if context"),
     ({"context_dim": 9}, {"context": None}, "context must be given, got None. The layer"),
     ({"encoder": "rope"}, {"context_positions": LINE[:6]}, "context_positions must have one row"),
     ({"encoder": "rope"}, {"context_positions": LINE.expand(3, 7, 1)},
