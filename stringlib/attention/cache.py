@@ -1,7 +1,7 @@
 """The key–value cache of softmax attention.
 
-A cache is never changed after it was made. Further tokens give another, longer cache. The old and
-the new cache can share memory, because the memory has room for more tokens than the old cache
+A cache is never changed after it was made. With further tokens a new cache is made. The old and the
+new cache can share memory, because the memory has room for more tokens than the old cache
 contains. A further token is then written after the last token, so that the keys and values of the
 earlier tokens are not copied.
 """

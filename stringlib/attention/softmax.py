@@ -63,10 +63,9 @@ def softmax_attention(
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``. Keys
             and values of padding are ignored, even if they are NaN. Default: None, no padding.
         window: Number w of keys in the sliding window. A query attends only to keys at a distance
-            below w. With ``causal`` these are the key at its own position and the w − 1 keys
-            before. Without ``causal`` these are also the w − 1 keys after its own position. The n
-            queries belong to the last n of the keys' tokens. The matrix of all logits is still
-            computed. Default: None, no window.
+            below w: to the key at its own position and the w − 1 keys before it, and without
+            ``causal`` also to the w − 1 keys after it. The n queries belong to the last n of the
+            keys' tokens. The matrix of all logits is still computed. Default: None, no window.
         dropout: Probability p of setting an attention weight to 0; the other weights are divided by
             1 − p. Default: 0, no dropout.
         document_ids: Integers that differ between the keys of different documents, ``(..., keys)``.
