@@ -1,4 +1,4 @@
-"""What is compared: methods by products of lists of names, and cells one by one."""
+"""The methods that a command compares: combinations of names, and cells given one by one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, ENCODERS
 
 OWN = ("rate", "encoder_rate", "penalty", "weight_decay")
-"""Settings that a cell may have for itself; its other words are options of its model."""
+"""Settings that a cell may have for itself. Its other options are options of its model."""
 
 MEANING: dict[str, Any] = {"none": None, "off": False, "on": True}
 
 
 def axes() -> dict[str, tuple[str, ...]]:
-    """Return what can be compared → the names it has now, those of imported modules among them."""
+    """Return the names of each kind of option, for example ``"encoder"`` → all encoders.
+
+    The names that imported modules have added are included.
+    """
     return {
         "attention": ("softmax", *FEATURES),
         "encoder": ("none", *ENCODERS, *BIASES, "sinusoidal", "learned"),
@@ -39,11 +42,11 @@ def axes() -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Cell:
-    """One method.
+    """One method to be compared.
 
     Attributes:
-        told: Options of its model.
-        settings: How it is trained; where there are several, that with the best learning rate.
+        told: Options of the model.
+        settings: Settings of the training, one for each learning rate to be tried.
     """
 
     told: dict[str, Any]
@@ -53,15 +56,16 @@ class Cell:
 def read_cells(
     args: argparse.Namespace, shared: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, Cell]:
-    """Return every method that a command line names, by a name of its own.
+    """Return the cells that a command line describes, each under its own name.
 
     Args:
-        args: Lists of names (``attention``, …, ``features``), ``cell`` and ``cells``.
-        shared: Options of all models.
-        settings: Those of all runs; ``rate`` in words, such as ``"1e-3,3e-3"``.
+        args: Parsed arguments, with lists of names (``attention``, …), ``features``, ``cell`` and
+            ``cells``.
+        shared: Options that all models share.
+        settings: Settings that all runs share. ``rate`` may be a string such as ``"1e-3,3e-3"``.
 
     Raises:
-        ValueError: If something does not fit; the message names the option, or the cell.
+        ValueError: If an option or a name is not valid. The message names the option or the cell.
     """
     cells: dict[str, Cell] = {}
     folders = set()
@@ -82,7 +86,10 @@ def read_cells(
 
 
 def pairs(flag: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Return ``["pairs=16"]`` as ``{"pairs": 16}``; what is no Python value is a string."""
+    """Return ``["pairs=16"]`` as ``{"pairs": 16}``.
+
+    A value that is not a Python literal is kept as a string.
+    """
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
