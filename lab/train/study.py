@@ -180,7 +180,7 @@ class Study:
             "--only",
             default="*",
             metavar="PATTERN",
-            help="run the cells of such names now, '8 pairs*' for instance; the record is written "
+            help="cells to run now, by a pattern such as '8 pairs*'; the record is written "
             "when no cell is missing",
         )
         add("--output", type=Path, default=Path(self.script).with_suffix(".json"))
