@@ -1,9 +1,8 @@
-"""One definition, two lives: a live widget in Jupyter, sliders in the book.
+"""Figures with controls, defined once for Jupyter and for the built book.
 
-``Explorer(draw, base=[10, 100])`` calls ``draw`` once for every
-point of a small grid.  Its one output carries the figure with all those states
-(the built book moves between them without a kernel) and, while a kernel runs,
-ipywidgets that call ``draw`` anew at each move.
+``Explorer(draw, base=[10, 100])`` calls ``draw`` once for every point of a small grid. Its output
+contains the figure with all these states, so that the built book can show them without a kernel.
+While a kernel runs, ipywidgets call ``draw`` again at each change of a control.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ __all__ = ["HARD_LIMIT", "Drawn", "Explorer"]
 HANDLE = re.compile(r"(x|y|turn)\d*( at -?\d+(\.\d+)?)?|hands\d*")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 HARD_LIMIT = 200_000
-"""No figure's JSON may be larger than this many bytes, whatever its ``max_bytes``."""
+"""Largest number of bytes of the JSON of a figure, whatever its ``max_bytes``."""
 
 
 class Drawn(NamedTuple):
-    """A figure in one state, and what it shows there in words: both from one computation."""
+    """A figure in one state and its description in words, both from the same computation."""
 
     figure: go.Figure
     alt: str
@@ -59,44 +58,40 @@ def _grid_values(name: str, values: Any) -> list[float | str]:
 class Explorer:
     """A figure with one control for each parameter.
 
-    Amounts have a slider, yes and no a box to tick, names and a handful of numbers buttons, or a
-    list if they are many. An amount has 40 values or more: what moves should move smoothly.
+    A number with 40 values or more is an amount and has a slider, which moves smoothly. A boolean
+    has a checkbox. Names, and numbers with few values, have buttons, or a list if there are many.
 
     Args:
-        draw: A function of the parameters that returns a plotly figure, or a
-            :class:`Drawn`, the figure with its alternative text.  The number of
-            traces must be the same in every state.
-        alt: The alternative text: what the figure shows, in words.  A function
-            of the parameters gives each state its own text.  Unless given it is
-            the text that is drawn with the figure, or else the docstring of
-            ``draw``; the checks of the book refuse a figure that has none.
-        name: Identifies the figure in its page and in the page's address; the
-            name of ``draw`` with dashes unless given.
-        initial: The default state: a value of the grid for some or all of the
-            parameters; the first values unless given.
-        labels: For a parameter the words beside its control, with the unit.
-        live: Widgets to use instead of the grid's own while a kernel runs,
-            for instance a continuous slider.
-        play: A parameter to run through with a play button.
-        drag: For a parameter what a pointer in the plot sets it to: ``"x"`` or ``"y2"``, the
-            value there on that axis; ``"turn"``, the direction from the origin in degrees, of
-            a line, so that opposite ones are equal; ``"y at 3"``, the value on the axis if the
-            pointer is nearest 3 on the other; ``"hands"``, by how far it turns one of the dials of
-            that panel, whose trace has each hand's radians for one unit as ``customdata``.  The
-            control stays, for keys.
-        computes: The amounts that move smoothly: the page computes what follows from them, in
-            place of frames.  All of it has to come from functions that are marked
+        draw: Function of the parameters that returns a plotly figure, or a :class:`Drawn`, which is
+            a figure with its alternative text. The number of traces must be the same in every
+            state.
+        alt: Alternative text, which says what the figure shows. A function of the parameters
+            returns a text for each state. Default: the text of a :class:`Drawn`, or else the
+            docstring of ``draw``. The checks of the book reject a figure without a text.
+        name: Name of the figure in the page and in the address of the page. Default: the name of
+            ``draw`` with dashes.
+        initial: Values of some or all parameters in the default state. Default: the first values.
+        labels: Label of the control of a parameter, with the unit.
+        live: Widgets to use while a kernel runs, instead of those of the grid.
+        play: Parameter with a play button.
+        drag: How a pointer in the plot sets a parameter. ``"x"`` or ``"y2"``: the value on this
+            axis. ``"turn"``: the direction of a line from the origin in degrees, so that opposite
+            directions are equal. ``"y at 3"``: the value on the vertical axis if 3 is the nearest
+            such position on the horizontal axis. ``"hands"``: the angle by which the pointer
+            rotates a dial of the panel; the ``customdata`` of its trace contain the radians per
+            unit of each hand. The control remains, for use with a keyboard.
+        computes: Amounts whose numbers the page computes instead of storing them. All numbers that
+            depend on them must come from functions with the decorator
             :func:`~lab.explore.computed.computed`.
-        max_bytes: The largest size of the figure's JSON, at most ``HARD_LIMIT``.
-        **grid: For each parameter the values of the static version: numbers,
-            strings or booleans.  A single value is fixed and has no control;
-            no parameter at all gives a plain figure with alternative text.
+        max_bytes: Largest number of bytes of the JSON of the figure, at most ``HARD_LIMIT``.
+        **grid: Values of each parameter in the built book: numbers, strings or booleans. A
+            parameter with a single value has no control. Without parameters, the result is a plain
+            figure with an alternative text.
 
     Raises:
-        TypeError: If an argument has the wrong kind, or ``draw`` does not take
-            the parameters.
-        ValueError: If a name or a value is not in the grid, a text is empty, or
-            a limit is too high.
+        TypeError: If an argument has the wrong type, or if ``draw`` does not accept the parameters.
+        ValueError: If a name or a value is not in the grid, a text is empty, or a limit is too
+            high.
     """
 
     def __init__(
@@ -196,13 +191,14 @@ class Explorer:
         return f"<Explorer {self.name}({sizes})>"
 
     def state(self, **params: float | str) -> dict[str, Any]:
-        """Return the figure of one state as plain JSON.
+        """Return the figure in one state as plain JSON.
 
         Args:
-            **params: Values, in the grid or between; the rest as in ``initial``.
+            **params: Values of parameters, from the grid or between its values. All other
+                parameters have their initial values.
 
         Returns:
-            ``data`` and ``layout``; the alternative text is ``layout.meta.alt``.
+            ``data`` and ``layout``. The alternative text is ``layout.meta.alt``.
 
         Raises:
             TypeError: If ``draw`` does not return a figure.
@@ -234,15 +230,15 @@ class Explorer:
         return plain
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figure with the frames of all its states, as plain JSON.
+        """Return the figure with the frames of all its states as plain JSON.
 
         Returns:
-            ``data``, ``layout`` and ``frames`` as plotly has them;
-            ``layout.meta.explorer`` says what the sliders are.
+            ``data``, ``layout`` and ``frames`` in the form of plotly. ``layout.meta.explorer``
+            describes the controls.
 
         Raises:
-            ValueError: If the number of traces changes between states, or the
-                JSON is larger than ``max_bytes``.
+            ValueError: If the number of traces changes between states, or if the JSON is larger
+                than ``max_bytes``.
         """
         programs = Programs() if self.computes else None
         whole = self._drawn(self._point({}, programs), programs)
@@ -311,18 +307,18 @@ class Explorer:
         return go.Figure(self.to_json(), skip_invalid=True)
 
     def widget(self) -> ipywidgets.VBox:
-        """Return the figure below its live controls; needs ipywidgets."""
+        """Return the figure with live controls above it, for which ipywidgets is needed."""
         from lab.explore.controls import controls
 
         shown = self.state, self.grid, self.initial, self.labels, self.live, self.play
         return controls(*shown, self.forms, drawn_by(self.draw))
 
     def forms(self, figure: Mapping[str, Any], alt: str) -> dict[str, str]:
-        """Return what stands for a figure of this explorer where plotly cannot draw.
+        """Return the poster and the text of a figure, for programs that cannot draw plotly figures.
 
         Args:
-            figure: One of its states, as plain JSON.
-            alt: What it shows, in words.
+            figure: One state of the figure, as plain JSON.
+            alt: The alternative text of this state.
         """
         drawn = drawn_by(self.draw)
         source = f"Drawn by {drawn[0]} in {drawn[1]}." if drawn else ""
