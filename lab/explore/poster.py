@@ -37,7 +37,7 @@ def digest(figure: Mapping[str, Any]) -> str:
 
 
 def poster(figure: Mapping[str, Any], name: str) -> str:
-    """Return the poster of a figure as SVG, or None if no poster shows the figure as it is now.
+    """Return the poster of a figure as SVG, or "" if no poster shows its present state.
 
     Args:
         figure: The figure as plain JSON, in its first state.
