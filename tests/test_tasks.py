@@ -108,7 +108,7 @@ def test_a_metric_of_ones_own_comes_with_its_direction() -> None:
 
     with pytest.raises(TypeError, match="less_is_better of Own must be True or False"):
         own(type(make("text")), metric="error")  # what the base says is of the base's metric
-    with pytest.raises(TypeError, match="of Own must be True for its metric 'bits', got False"):
+    with pytest.raises(TypeError, match="of Own must be True for the metric 'bits', got False"):
         own(type(make("text")), less_is_better=False)
     error = own(Task, metric="error", less_is_better=True)
     assert own(error).less_is_better is True
@@ -124,10 +124,13 @@ test_a_bad_option_is_named = refusals(
     (lambda: make_task("listops", depth=2, arguments=2), "must allow 22000 different"),
     (lambda: make_task("digits", canvas=9), "patch must divide the side of the canvas, 9, got 2"),
     (lambda: make_task("digits", canvas=12, step=5), "canvas must be at least 13"),
-    (lambda: make_task("digits", classes=9), "classes must be more than the largest"),
+    (lambda: make_task("digits", classes=9), "classes must be greater than the largest"),
     (lambda: make_task("volumes", size=4, region=5), "region must be at most size = 4, got 5"),
     (lambda: make_task("volumes", size=2, others=7), "others must be at most"),
-    (lambda: make_task("text", text="a" * 50, length=10), "more than 10 bytes to test on, got 5"),
+    (
+        lambda: make_task("text", text="a" * 50, length=10),
+        "more than 10 bytes in its part 'test'",
+    ),
     (lambda: make_task("text", share=1.0), "share must be between 0 and 1, got 1.0"),
     (lambda: make_task("text", last=129), "last must be at most the shortest test length 128"),
 )

@@ -67,7 +67,7 @@ def test_a_checkpoint_without_room_leaves_the_last_one(tmp_path, monkeypatch, go
         real(state, file)
 
     monkeypatch.setattr(torch, "save", save)
-    words = rf"checkpoint\.pt could not be written: No space left on device; .* {kept} kept; make"
+    words = rf"checkpoint\.pt could not be written: No space left on device; .* {kept} kept; free"
     with pytest.raises(OSError, match=words):
         fit(make(), Sums(), SETTINGS, folder=tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
