@@ -106,9 +106,9 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_but_for_fresh(tmp_path, capsy
     assert main([*words, "--fresh"]) == 130
     err = capsys.readouterr().err
     assert "stopped after 1 of 4 steps. The run is saved in " in err
-    assert "the same command without --fresh goes on" in err
+    assert "the same command without --fresh to continue" in err
     assert "--fresh" not in err.splitlines()[-1].split("checkpoint: ")[1]
-    assert "goes on from the last checkpoint: python -m lab.train recall" in err
+    assert "to continue from the last checkpoint: python -m lab.train recall" in err
     assert (tmp_path / "softmax" / "seed-0" / "checkpoint.pt").exists()
     monkeypatch.undo()
     assert main(words) == 0  # nothing of the old runs is in its way

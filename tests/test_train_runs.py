@@ -92,8 +92,8 @@ def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_pat
         process.communicate()
         raise
     assert process.returncode == 130
-    assert f"stopped; what was done is in {tmp_path}" in err
-    assert "goes on from the last checkpoint: python -m lab.train recall" in err
+    assert f"stopped. The finished runs are in {tmp_path}" in err
+    assert "to continue from the last checkpoint: python -m lab.train recall" in err
     assert len(err.splitlines()) == 2  # and nothing that Python says of processes
     for path in metrics:
         assert torch.load(path.with_name("checkpoint.pt"), weights_only=True)["step"] >= 1

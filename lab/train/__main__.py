@@ -32,10 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(f"error: {error}")
         return 2
     except KeyboardInterrupt as stopped:
-        where = str(stopped) or f"stopped; what was done is in {options.folder}"
-        what = "the same command" + " without --fresh" * options.fresh
+        where = str(stopped) or f"stopped. The finished runs are in {options.folder}"
+        what = "Run the same command" + " without --fresh" * options.fresh
         again = command.replace(" --fresh", "")  # which would begin once more
-        _complain(f"{where}\n{what} goes on from the last checkpoint: {again}")
+        _complain(f"{where}\n{what} to continue from the last checkpoint: {again}")
         return 130
     return 0
 
