@@ -47,7 +47,7 @@ ALT = {
     "added sinusoids a weight changes by up to 18 percentage points. Below is the code: RoPE with "
     "a bias that lowers the weight by 18% per token.",
 }
-"""Alternative texts of the posters: a state of the instrument → its text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 SCRIPTS = ("live-rope.js",)
 HEAD_DIM, PAIRS, WORDS, SIDE = 64, 32, 16, 15
 MOST = 128

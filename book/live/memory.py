@@ -25,7 +25,7 @@ ALT = {
     "attention without a decay and FAVOR+ retrieve 1, the old value, with a probability of about "
     "one half.",
 }
-"""Alternative texts of the posters: a state of the instrument → its text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 LISTED = 9
 """Number of pairs in the initial list. A reader can add three more pairs."""
 

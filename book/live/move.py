@@ -25,7 +25,7 @@ ALT = {
     "features with Circulant-STRING predict 3. The model without positions and the model with a "
     "learned embedding predict 7, and FAVOR+ with axial RoPE predicts 2.",
 }
-"""Alternative texts of the posters: a state of the instrument → its text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 RECORD = Path(study.__file__).with_suffix(".json")
 OF_A_CLASS = 4
 """Number of digits of each class on the page. They are the first of the test set."""

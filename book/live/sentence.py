@@ -21,7 +21,7 @@ ALT = {
     'one for each of three pairs of channels, with a hand for "the" and a hand for "mat", and a '
     "slider that has moved the sentence by 30 tokens.",
 }
-"""Alternative texts of the posters: a state of the instrument → its text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 WORDS = ("the", "cat", "sat", "on", "the", "mat")
 HEAD_DIM, SHARPNESS, FARTHEST, MOST = 64, 2.0, 100, 8
 HANDS = (4, 8, 12)

@@ -20,7 +20,7 @@ ALT = {
     "rises to 1 within 150 steps and the loss falls to almost 0. Without a token shift, the "
     "accuracy stays below the bound of 0.325 and the loss above the bound of 1.56.",
 }
-"""Alternative texts of the posters: a state of the instrument → its text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 TITLES = {
     "shift": ("With a token shift", "softmax"),
     "no shift": ("Without a token shift", "uniform"),

@@ -92,7 +92,7 @@ ALT = {
     'for "cat" and for "mat" and 0.6 for "on" and "the". Below are both states, 8 × 8 maps: the '
     "sum on the left and the delta rule on the right.",
 }
-"""Alternative texts of the posters: a state of the figure → its text."""
+"""Alternative texts of the posters, by the state of the figure."""
 WORDS = ("the", "cat", "sat", "on", "the", "mat")
 HEAD_DIM = 8
 

@@ -26,7 +26,7 @@ ALT = {
     "3.92. Below each text are the most probable next bytes and the memory that the model uses "
     "per layer.",
 }
-"""Alternative texts of the posters: a state of the instrument → its text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 WRITTEN = 64
 """Number of bytes that a model generates."""
 

@@ -23,7 +23,7 @@ from lab.program import Traced, traced
 __all__ = ["Programs", "Slot", "amounts", "computed", "filled", "pick", "share_filled"]
 
 MARK = re.compile("⟦([^⟧]*)⟧")
-"""A mark of a number in a text: the output, the index of the number, and its format."""
+"""A mark of a number in a text, with the output, the index of the number, and its format."""
 
 
 class Programs:

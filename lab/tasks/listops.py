@@ -17,7 +17,7 @@ from stringlib.models.language import LanguageModel
 from stringlib.spec import Count0, at_least, require
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
-"""Operators: smallest digit, largest digit, median (rounded down), and sum modulo 10."""
+"""Smallest digit, largest digit, median (rounded down), and sum modulo 10."""
 TOKENS = (*"0123456789", *(f"[{name}" for name in OPERATORS), "]", "")
 """Text of each token. The last token is padding."""
 CLOSE, PADDING = 14, 15

@@ -13,7 +13,7 @@ from stringlib.models.vit import ViT
 from stringlib.spec import Count0, at_least, require
 
 MARKS = 3
-"""Channels of a volume: one for mark a, one for mark b, and one for distractors."""
+"""Number of channels of a volume, for mark a, mark b and distractors."""
 
 
 class Volumes(Task):

@@ -27,7 +27,7 @@ Errors = tuple[type[Exception], ...]
 
 TOPIC = "stringlib"
 DEAF = ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"]
-"""First command of a worker process: ignore Ctrl-C.
+"""First command of a worker process, which makes it ignore Ctrl-C.
 
 The process that waits for the workers handles Ctrl-C.
 """
