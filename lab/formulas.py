@@ -259,7 +259,9 @@ def _sides(
                 pinned = pinned(**{name: values[name] for name in wanted})
             yield value, "=", pinned
         elif len(statement) == 1:
-            raise UnreadError(f"a formula without a relation needs a value for 'side {first}'")
+            raise UnreadError(
+                f"the formula has no relation. Add 'side {first}' with its value to where."
+            )
     if "iff" in relations:
         middle = relations.index("iff")
         truths = []
@@ -303,7 +305,7 @@ def _holds(left: Value, relation: str, right: Value, values: Values) -> bool:
         "!=": np.abs(a - b) > tol,
     }
     if relation not in found:
-        raise UnreadError(f"the relation {relation} has no value")
+        raise UnreadError(f"the relation {relation} cannot be computed")
     return bool(found[relation].all())
 
 
@@ -478,7 +480,7 @@ def evaluate(node: Node, values: dict[str, Value]) -> Value:
             return of(body)
         case ("dots",) if "dots" in values:
             return values["dots"]
-    raise UnreadError(f"{node[0]} has no value")
+    raise UnreadError(f"an expression of the kind {node[0]!r} cannot be computed")
 
 
 def _named(name: str, values: dict[str, Value]) -> Value:
@@ -493,7 +495,7 @@ def _product(a: Value, b: Value) -> Value:
     """Return a product of numbers or matrices; a 1 × 1 matrix counts as a number."""
     if np.ndim(a) == np.ndim(b) == 2:
         if a.shape[1] != b.shape[0]:
-            raise UnreadError(f"a product of the shapes {a.shape} and {b.shape}")
+            raise UnreadError(f"matrices of shapes {a.shape} and {b.shape} have no product")
         product = a @ b
         return product[0, 0] if product.shape == (1, 1) else product
     return a * b
@@ -513,7 +515,7 @@ def _folded(kind: str, found: list[Value]) -> Value:
 def _whole(value: Value) -> int:
     number = complex(value)
     if abs(number - round(number.real)) > 1e-6:
-        raise UnreadError(f"an index must be whole, got {value}")
+        raise UnreadError(f"an index must be an integer, got {value}")
     return round(number.real)
 
 
@@ -547,7 +549,7 @@ def _picked(value: Value, index: Node, values: dict[str, Value]) -> Value:
     elif isinstance(value, dict):
         at = _whole(at)
     else:
-        raise UnreadError(f"{spelled(index)} is an index of a single value")
+        raise UnreadError(f"a single value has the index {spelled(index)}")
     try:
         return value[at]
     except (IndexError, KeyError) as missing:
@@ -650,7 +652,9 @@ def _sum_with_dots(start: Node, end: Node, values: dict[str, Value]) -> Value:
     r"""Return a sum such as ``a_{j+1} + \dots + a_i``, whose terms differ in one whole number."""
     places = _differences(start, end)
     if len(places) != 1:
-        raise UnreadError("the first and the last term of a sum with dots must differ in one place")
+        raise UnreadError(
+            "the first and the last term of a sum with dots must differ in one number"
+        )
     low, high = (_whole(evaluate(_at(node, places[0]), values)) for node in (start, end))
     terms = [_with(start, places[0], ("num", k)) for k in range(low, high + 1)]
     return sum(evaluate(term, values) for term in terms)
@@ -710,7 +714,9 @@ def _range(low: Node, high: Node, values: dict[str, Value]) -> list[dict[str, in
         case _:
             names = [name for name in _indices(low) if f"all {name}" in values]
             if not names:
-                raise UnreadError(f"the index of a sum over {spelled(low)} has no range")
+                raise UnreadError(
+                    f"the sum over {spelled(low)} has no range. Add 'all NAME' to where."
+                )
             ranges = {name: values[f"all {name}"] for name in names}
     points = [dict(zip(ranges, p, strict=True)) for p in itertools.product(*ranges.values())]
     conditions = [n for n in (low[1] if low[0] == "list" else [low]) if n[0] == "relation"]

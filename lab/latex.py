@@ -176,7 +176,7 @@ class Reader:
     def eat(self, expected: str) -> None:
         """Step over a token that must come now."""
         if self.peek() != expected:
-            raise UnreadError(f"expected {expected} and not {self.peek()!r}")
+            raise UnreadError(f"expected {expected}, got {self.peek()!r}")
         self.at += 1
 
     def lines(self) -> None:
@@ -389,7 +389,7 @@ class Reader:
             if token == "\\overline":
                 return ("conj", node)
             if node[0] != "name":
-                raise UnreadError(f"{token} of more than a name")
+                raise UnreadError(f"{token} must be applied to a single name")
             return ("name", f"{token[1:]} {node[1]}")
         if token in ("\\sum", "\\prod", "\\int", "\\max", "\\min", "\\lim"):
             return self.over_range(self.next()[1:])
@@ -488,7 +488,7 @@ class Reader:
                 text += str(piece[-1] if isinstance(piece, tuple) else piece)
             self.next()
             return ("name", "{" + text.replace("\\", "") + "}")
-        raise UnreadError(f"{token} is not understood")
+        raise UnreadError(f"{token} is not supported")
 
     def number(self, digits: str) -> Node:
         """Return a number, whose further digits follow without a space."""
@@ -507,7 +507,7 @@ def _primed(node: Node) -> Node:
         return ("name", node[1] + "'")
     if node[0] in ("index", "power"):
         return (node[0], _primed(node[1]), node[2])
-    raise UnreadError("a prime of more than a name")
+    raise UnreadError("a prime must follow a name")
 
 
 def _may_be_called(node: Node) -> bool:

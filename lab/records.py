@@ -30,7 +30,7 @@ def write_record(
     source: Path | None = None,
     made: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     code: str | None = None,
-    then: str = "make room and run it again",
+    then: str = "free some disk space and run it again",
 ) -> None:
     """Write the record of a result as JSON, completely or not at all.
 

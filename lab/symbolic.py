@@ -89,7 +89,7 @@ def proves(
         ValueError: If the two sides are one matrix, which proves nothing.
     """
     if left is right and isinstance(left, sp.MatrixBase):
-        raise ValueError(f"{label}: left and right must be computed in two ways, got one matrix")
+        raise ValueError(f"{label}: left and right must be two matrices, got the same object twice")
     if not _equal(left, right):
         raise AssertionError(f"right must equal left in {label}, got {right} and {left}")
     if not _differ(left, wrong) and _equal(left, wrong):

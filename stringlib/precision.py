@@ -112,7 +112,6 @@ def require_exact(name: str, positions: Tensor) -> None:
     rounded = x[(x != x.round()) & (x.abs() > LARGEST_ERROR * exact)]
     if rounded.numel():
         raise ValueError(
-            f"{name} in {dtype} must be integers beyond ±{LARGEST_ERROR * exact:g}, got "
-            f"{rounded[0].item():g}. Other numbers of this size are rounded too much. Create them "
-            "in float64."
+            f"{name} must be integers or within ±{LARGEST_ERROR * exact:g}, got "
+            f"{rounded[0].item():g} in {dtype}, which rounds it too much. Create them in float64."
         )

@@ -366,7 +366,7 @@ class Learning(Rotary):
         (Square(OMEGA[:, :1]), "a layout that RotaryTables supports, got Square"),
         (nn.Identity(), "a layout that RotaryTables supports, got Identity"),
         (nn.Linear(3, 3), "a layout that RotaryTables supports, got Linear"),
-        (Learning(OMEGA), "fixed frequencies, got Learning with the learned speed"),
+        (Learning(OMEGA), "fixed frequencies, got Learning, which learns speed"),
         (Rotary(OMEGA).to("meta"), "must have values, got Rotary with buffers on the meta device"),
     ],
 )

@@ -243,7 +243,7 @@ def test_a_cache_and_new_tokens_both_have_marks_or_none() -> None:
     for marks in (None, state.marks[:1]):
         with pytest.raises(
             ValueError,
-            match=r"^state must have marks with the batch",
+            match=r"^state must have marks of the same batch",
         ):
             read(layer, x, state._replace(marks=marks))
     with pytest.raises(ValueError, match=r"^state must have marks .* new marks have shape None"):

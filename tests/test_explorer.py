@@ -114,26 +114,32 @@ def test_what_the_page_is_told() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"alt": " "}, r"alt: figure 'wave' needs a text"),
-        ({"alt": 3}, r"TypeError: alt: expected a text .* got 3"),
-        ({"initial": {"sped": 1}}, r"initial: 'sped' is not a parameter.*'speed'"),
-        ({"initial": {"speed": 7}}, r"initial: speed=7 is not in the grid \[0.5"),
-        ({"labels": {"sped": "x"}}, r"labels: 'sped'"),
-        ({"live": {"sped": None}}, r"live: 'sped'"),
-        ({"play": "sped"}, r"play: 'sped'"),
-        ({"drag": {"sped": "x"}}, r"drag: 'sped'"),
+        ({"alt": " "}, r"alt: expected a text that says what figure 'wave'"),
+        ({"alt": 3}, r"TypeError: alt: expected a string .* got 3"),
+        ({"initial": {"sped": 1}}, r"initial: expected parameters from .*'speed'.* got 'sped'"),
+        ({"initial": {"speed": 7}}, r"initial: expected speed from \[0.5.*got 7"),
+        ({"labels": {"sped": "x"}}, r"labels: expected .* got 'sped'"),
+        ({"live": {"sped": None}}, r"live: expected .* got 'sped'"),
+        ({"play": "sped"}, r"play: expected .* got 'sped'"),
+        ({"drag": {"sped": "x"}}, r"drag: expected .* got 'sped'"),
         ({"drag": {"speed": "z"}}, r"drag: .* got speed='z'"),
-        ({"drag": {"kind": "x"}}, r"drag: expected for an amount .* got kind='x'"),
+        ({"drag": {"kind": "x"}}, r"drag: expected a parameter with numbers.* got kind='x'"),
         ({"speed": []}, r"speed: expected at least one value"),
         ({"speed": "fast"}, r"TypeError: speed: expected a list of values, got 'fast'"),
         ({"speed": 3}, r"TypeError: speed: expected a list of values, got 3"),
         ({"speed": [None]}, r"TypeError: speed: expected finite numbers.*None"),
         ({"speed": [float("nan")]}, r"TypeError: speed: expected finite numbers.*nan"),
         ({"speed": [1, 1.0]}, r"speed: expected different values"),
-        ({"fig": [1, 2]}, r"'fig' clashes"),
-        ({"colour": [1, 2]}, r"TypeError: draw: expected a function of \['speed'.*colour"),
+        ({"fig": [1, 2]}, r"no parameter with the name 'fig'"),
+        (
+            {"colour": [1, 2]},
+            r"TypeError: draw: expected a function with the parameters \['speed'.*colour",
+        ),
         ({"name": "My Wave"}, r"name: expected lower-case words.*'My Wave'"),
-        ({"max_bytes": HARD_LIMIT + 1}, r"max_bytes: expected 1 to 200000, got 200001"),
+        (
+            {"max_bytes": HARD_LIMIT + 1},
+            r"max_bytes: expected a number from 1 to 200000, got 200001",
+        ),
         ({"max_bytes": 0}, r"max_bytes"),
     ],
 )
@@ -153,7 +159,7 @@ def test_a_figure_may_be_drawn_with_its_words() -> None:
     assert state_of(figure, {"n": 1})["data"][0]["y"] == [0, 1]
     own = Explorer(dots, alt=lambda n: f"{n} points", n=[1, 2])
     assert own.state(n=2)["layout"]["meta"]["alt"] == "2 points"
-    with pytest.raises(ValueError, match="alt: figure 'dots' needs a text"):
+    with pytest.raises(ValueError, match="alt: expected a text that says what figure 'dots'"):
         shown.state(n=3)
 
 
@@ -175,7 +181,7 @@ def noise(seed: int) -> go.Figure:
         (
             noise,
             {"seed": range(20), "max_bytes": 50_000},
-            r"'a' takes [\d,]+ bytes, more than max_bytes=50,000",
+            r"'a' must take at most max_bytes = 50,000 bytes, got [\d,]+",
         ),
     ],
 )
@@ -219,7 +225,7 @@ def test_who_calculates_outside_of_the_computed_function_is_told() -> None:
     def doubled(level: float) -> Drawn:
         return Drawn(go.Figure(go.Scatter(y=[2 * level])), "A dot.")
 
-    with pytest.raises(TypeError, match="calculate in the computed function, got level outside"):
+    with pytest.raises(TypeError, match="level must not be used in a calculation"):
         Explorer(doubled, computes=["level"], level=[1.0, 2.0]).to_json()
 
 

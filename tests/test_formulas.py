@@ -138,7 +138,7 @@ def test_a_side_an_arrow_and_a_limit() -> None:
     formulas.check("eq-x", r"\frac{x}{2} .", {"x": 6.0, "side 0": 3.0})
     with pytest.raises(AssertionError):
         formulas.check("eq-x", r"\frac{x}{3} .", {"x": 6.0, "side 0": 3.0})
-    with pytest.raises(UnreadError, match="needs a value for 'side 0'"):
+    with pytest.raises(UnreadError, match="Add 'side 0' with its value"):
         formulas.check("eq-x", r"\frac{x}{2} .", {"x": 6.0})
     moved = {"x": [1.0, 2.0], "new x": [3.0, 6.0], "i": range(2)}
     formulas.check("eq-x", r"x_i \mapsto 3 x_i", moved)
@@ -192,7 +192,7 @@ def test_a_proof_reads_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_matrix_as_both_sides_is_refused() -> None:
     matrix = rotation(sp.Symbol("t"))
-    with pytest.raises(ValueError, match="left and right must be computed in two ways"):
+    with pytest.raises(ValueError, match="left and right must be two matrices"):
         proves("eq-x", matrix, matrix, wrong=-matrix)
 
 

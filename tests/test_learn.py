@@ -38,7 +38,9 @@ def test_every_part_has_its_rate_and_what_is_frozen_has_none():
     model = Two()
     minimise(model, model.sum, adam(model, 0.2), 1)
     assert moved(model) == pytest.approx([0.2, 0.2, 0], abs=1e-6)
-    with pytest.raises(ValueError, match="rates must name parts of the model, got 'encodr'"):
+    with pytest.raises(
+        ValueError, match="rates must have parts of the model as keys, got 'encodr'"
+    ):
         adam(model, {"": 0.1, "encodr": 0.3})
 
 
@@ -137,7 +139,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, asked):
             os.kill(os.getpid(), signal.SIGTERM)
         return noisy_loss(model, generator)
 
-    with pytest.raises(Interrupted, match=f"stopped after {asked} of 250 steps, saved: .*run.pt"):
+    with pytest.raises(Interrupted, match=f"stopped after {asked} of 250 steps. .*run.pt"):
         Training(Noisy, stopping, weights, **told)(seed=3, steps=250, keep=keep)
     torch.manual_seed(99)
     assert Training(Noisy, stopping, weights, **told)(seed=3, steps=250, keep=keep) == whole

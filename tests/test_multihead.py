@@ -646,7 +646,7 @@ def test_calls_that_do_not_fit_the_layer() -> None:
         ("x must have at most length = 9 tokens, got 10", lambda: nprf(random(10, DIM))),
         ("key_mask must have shape", lambda: layer(x, key_mask=short)),
         ("key_mask must have shape", lambda: layer(x, state=state, key_mask=short)),
-        ("state must have keys and values with the batch", lambda: layer(x[:1], state=state)),
+        ("state must have the same batch, heads", lambda: layer(x[:1], state=state)),
     ]
     for match, call in bad:
         with pytest.raises(ValueError, match=match):

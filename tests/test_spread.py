@@ -62,9 +62,9 @@ def test_an_unpaired_difference_has_welch_s_interval() -> None:
 test_what_does_not_fit_is_named = refusals(
     (lambda: interval([1.0]), "values must hold at least 2 numbers, got 1"),
     (lambda: mean([]), "values must hold at least 1 numbers, got 0"),
-    (lambda: difference([1.0, 2.0], [1.0]), "others must have 2 values, as many, got 1"),
+    (lambda: difference([1.0, 2.0], [1.0]), "others must have as many numbers as values, 2, got 1"),
     (lambda: unpaired([1.0, 2.0], [1.0]), "others must hold at least 2 numbers, got 1"),
-    (lambda: success_interval(4, 3), "successes must be at most 3, the runs, got 4"),
+    (lambda: success_interval(4, 3), "successes must be at most runs = 3, got 4"),
 )
 
 

@@ -128,9 +128,9 @@ def test_a_run_that_fails_leaves_the_others_and_is_named(study, output, monkeypa
         study.main(words_for(output))
     for words in (
         "ArithmeticError: as asked\n^ in 'a' with seed 1",
-        "must return JSON: Out of range float values",
+        "that JSON can represent: Out of range float values",
         "^ in 'b' with seed 0",
-        "2 of 6 runs failed; the others are kept",
+        "2 of 6 runs failed. The others are kept",
     ):
         assert words in str(stopped.value)
     assert not output.exists()
@@ -217,9 +217,9 @@ def test_a_killed_process_costs_its_own_run_alone(study, output, monkeypatch, tm
         with pytest.raises(SystemExit) as stopped:
             study.main(words_for(output, "2"))
     told, named, count = str(stopped.value).splitlines()
-    assert told.startswith("the process of the run was killed again and again")
+    assert told.startswith("the process of the run was killed several times")
     assert named == "^ in 'a' with seed 1"
-    assert count.startswith("1 of 6 runs failed; the others are kept in ")
+    assert count.startswith("1 of 6 runs failed. The others are kept in ")
     out, err = capfd.readouterr()
     assert "a seed 1 FAILED" in out
     assert err == ""

@@ -82,9 +82,9 @@ def test_an_interval_without_length_has_an_axis_too(value):
 @pytest.mark.parametrize(
     ("columns", "marked", "message"),
     [
-        ({}, (), r"columns must be one or more, of one length, got \{\}"),
+        ({}, (), r"columns must contain at least one column, .*, got \{\}"),
         ({"a": ["x"], "b": []}, (), r"got \{'a': 1, 'b': 0\}"),
-        ({"a": ["x"]}, ["y"], "marked must name rows, x, got 'y'"),
+        ({"a": ["x"]}, ["y"], "marked must contain names of rows, x, got 'y'"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(columns, marked, message):

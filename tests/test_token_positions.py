@@ -390,7 +390,7 @@ def wrong_steps() -> Any:
 X = torch.zeros(1, 2, DIM)
 test_what_does_not_fit_is_named = refusals(
     (lambda: MultiHeadAttention(DIM, HEADS, position_bias="fox"),
-     "position_bias must be a relative bias or None unless causal=True, got a ForgettingBias"),
+     "causal must be True if position_bias is a ForgettingBias, got False"),
     (lambda: MultiHeadAttention(DIM, HEADS, "rope", position_bias="path", causal=True),
      "encoder must be None for a PathBias, got a RoPE"),
     (lambda: MultiHeadAttention(DIM, HEADS, "alibi", position_bias="alibi", causal=True),

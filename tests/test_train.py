@@ -184,7 +184,7 @@ class Empty(Sums):
 
 
 test_what_cannot_be_trained_or_scored_is_refused = refusals(
-    (lambda: evaluate(make(), Empty()), "'nothing' must have targets"),
+    (lambda: evaluate(make(), Empty()), "'nothing' must have at least one target"),
     (lambda: fit(make(), Empty(), SETTINGS), "batch of step 0 must have a target"),
     (lambda: Settings(steps=0), "steps must be at least 1, got 0"),
     (lambda: Settings(penalty=None), "TypeError: penalty must be a number, got None"),
@@ -222,7 +222,7 @@ def test_a_signal_saves_after_the_step_and_says_where(whole, tmp_path, number):
         if history.steps[-1] == 12:
             os.kill(os.getpid(), number)
 
-    with pytest.raises(Interrupted, match=r"after 13 of 23 steps, saved: .*checkpoint\.pt"):
+    with pytest.raises(Interrupted, match=r"after 13 of 23 steps\. .*checkpoint\.pt"):
         fit(make(), Sums(), SETTINGS, folder=tmp_path, on_log=kill)
     assert signal.getsignal(number) is before
     assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 13
@@ -282,7 +282,7 @@ def test_the_metrics_are_lines_of_json(whole):
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path):
     settings = dataclasses.replace(SETTINGS, evaluate_every=None)
-    with pytest.raises(FloatingPointError, match="was not in step 13;"):
+    with pytest.raises(FloatingPointError, match="in step 13 they were not"):
         fit(make(), Sums(bad_step=13), settings, folder=tmp_path)
     kept = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert kept["step"] == 10  # from before, and good
@@ -295,7 +295,7 @@ def test_a_gradient_that_is_not_finite_stops_the_run_too():
         def forward(self, x):
             return super().forward(x) + (0 * self.weight.sum()).sqrt()
 
-    with pytest.raises(FloatingPointError, match="was not in step 0;"):
+    with pytest.raises(FloatingPointError, match="in step 0 they were not"):
         fit(Root(4, 2), Sums(), SETTINGS)
 
 

@@ -68,7 +68,7 @@ def test_a_run_of_other_code_is_refused_and_the_module_is_named(monkeypatch, tmp
         fit(task.model(), task, settings, folder=tmp_path)
     task = load(monkeypatch, tmp_path, change).Sums()
     named = "own_helpers" if "GAIN" in change else "own"
-    with pytest.raises(ValueError, match=f"other code: {named} was .*choose another folder, or st"):
+    with pytest.raises(ValueError, match=f"other code: {named} was .*Choose another folder, or st"):
         fit(task.model(), task, settings, folder=tmp_path)
     fit(task.model(), task, settings, folder=tmp_path, resume=False)
 

@@ -105,10 +105,10 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_but_for_fresh(tmp_path, capsy
     monkeypatch.setattr(fitting, "_rows", stop)
     assert main([*words, "--fresh"]) == 130
     err = capsys.readouterr().err
-    assert "stopped after 1 of 4 steps, saved: " in err
-    assert "the same command without --fresh goes on" in err
+    assert "stopped after 1 of 4 steps. The run is saved in " in err
+    assert "the same command without --fresh to continue" in err
     assert "--fresh" not in err.splitlines()[-1].split("checkpoint: ")[1]
-    assert "goes on from the last checkpoint: python -m lab.train recall" in err
+    assert "to continue from the last checkpoint: python -m lab.train recall" in err
     assert (tmp_path / "softmax" / "seed-0" / "checkpoint.pt").exists()
     monkeypatch.undo()
     assert main(words) == 0  # nothing of the old runs is in its way
@@ -128,7 +128,7 @@ def test_a_run_that_fails_is_named_and_costs_itself_alone(tmp_path, capsys, monk
     assert "good, seed 1: accuracy" in out
     assert err.startswith("error: bad, seed 0: the loss or its gradient")
     assert "; killed, seed 0: killed again; bad, seed 1: the loss or its gradient" in err
-    assert err.endswith("; the other runs are kept, and the same command goes on\n")
+    assert err.endswith("The other runs are kept. Run the same command to continue.\n")
 
 
 def test_two_commands_do_not_share_a_folder(tmp_path, capsys):

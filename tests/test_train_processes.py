@@ -84,5 +84,5 @@ def test_a_batch_that_two_processes_cannot_share_is_refused_by_both_and_told_onc
     monkeypatch.setattr(Fabric, "broadcast", lambda fabric, told: told)
     words = ["recall", "--batch-size", "9", "--devices", "2", "--accelerator", "cpu"]
     assert main([*words, "--folder", str(tmp_path)]) == 2
-    told = "error: batch_size must be a multiple of the 2 processes, got 9\n"
+    told = "error: batch_size must be a multiple of 2, the number of processes, got 9\n"
     assert capsys.readouterr().err == (told if rank == "0" else "")

@@ -60,7 +60,7 @@ def test_each_method_gets_its_own_rate_from_a_split_that_is_never_tested_on(
 def test_the_best_is_the_least_of_bits_the_first_of_equals_and_never_one_gone_bad():
     assert _best("a", [0.25, 0.5, 0.5, None], less=False) == 1
     assert _best("a", [None, 2.5, 1.5, 1.5], less=True) == 2
-    with pytest.raises(FloatingPointError, match="a: the loss must be finite at some --rate"):
+    with pytest.raises(FloatingPointError, match="a: the loss must be finite for at least"):
         _best("a", [None, None], less=True)
 
 
@@ -72,7 +72,7 @@ def test_a_rate_at_which_the_loss_goes_bad_is_not_chosen(tmp_path, capsys):
     assert cell["rate"] == 1e-3
     folder = str(tmp_path / "other")
     assert main([*RECALL, "--rate", "1e30,1e29", "--folder", folder]) == 2
-    assert "error: softmax: the loss must be finite at some --rate" in capsys.readouterr().err
+    assert "error: softmax: the loss must be finite for at least" in capsys.readouterr().err
 
 
 def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_path):
@@ -92,8 +92,8 @@ def test_ctrl_c_with_jobs_keeps_what_is_done_and_saves_what_is_under_way(tmp_pat
         process.communicate()
         raise
     assert process.returncode == 130
-    assert f"stopped; what was done is in {tmp_path}" in err
-    assert "goes on from the last checkpoint: python -m lab.train recall" in err
+    assert f"stopped. The finished runs are in {tmp_path}" in err
+    assert "to continue from the last checkpoint: python -m lab.train recall" in err
     assert len(err.splitlines()) == 2  # and nothing that Python says of processes
     for path in metrics:
         assert torch.load(path.with_name("checkpoint.pt"), weights_only=True)["step"] >= 1

@@ -67,7 +67,7 @@ def test_a_checkpoint_without_room_leaves_the_last_one(tmp_path, monkeypatch, go
         real(state, file)
 
     monkeypatch.setattr(torch, "save", save)
-    words = rf"checkpoint\.pt could not be written: No space left on device; .* {kept} kept; make"
+    words = rf"checkpoint\.pt could not be written: No space left on device; .* {kept} kept; free"
     with pytest.raises(OSError, match=words):
         fit(make(), Sums(), SETTINGS, folder=tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
@@ -103,8 +103,9 @@ def test_the_command_ends_with_a_line_about_a_full_disk(
     assert main([*WORDS, "--folder", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "No space left on device" in line
-    then = f"every run is kept in {tmp_path}; make room, and the same command reports them"
+    then = f"every run is kept in {tmp_path}; free some disk space and run the same command again"
     if name:
         assert f"{tmp_path / name} could not be written: No space left on device; " in line
-        assert line.endswith("; make room, and start it again to go on" if "/" in name else then)
+        again = "; free some disk space and start it again"
+        assert again in line if "/" in name else line.endswith(then)
     assert not [*tmp_path.rglob("*.part")]

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             continue
         found = json.loads(FOUND.read_text(encoding="utf8")) if FOUND.exists() else {}
         found = dict(sorted({**found, name: told}.items()))
-        with whole(FOUND, "make room and run it again") as part:
+        with whole(FOUND, "free some disk space and run it again") as part:
             part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf8")
         print(f"{name}: {told}", flush=True)
 

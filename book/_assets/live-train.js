@@ -263,7 +263,7 @@ bookLive.add("train", (box, programs, about) => {
     element("div.live-columns", {}, ...charts.map(({ title, small, canvas }) => element("div", {}, element("p.live-title", {}, title, element("small", {}, small)), canvas))),
     element("p.live-legend", {}, ...settings.map((one) => entry("solid", one.title, one.colour)), entry("dashed", "recorded in PyTorch, mean of " + about.seeds + " seeds"), entry("dotted", "bound without a token shift")),
     said,
-    element("p.live-note", {}, "One layer of softmax attention with " + number(about.parameters) + " parameters (with a token shift one more, the share β of the previous key) and sequences of " + about.pairs + " pairs. Each step trains on "
+    element("p.live-note", {}, "One layer of softmax attention with " + number(about.parameters) + " parameters. With a token shift the layer has one more parameter, the share β of the previous key. Sequences have " + about.pairs + " pairs. Each step trains on "
       + about.batch + " new sequences. The learning rate starts at " + about.rate + "."));
 
   /* ---- drawing ---- */

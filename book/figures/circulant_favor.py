@@ -481,10 +481,11 @@ def two_strong_channels(share: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         "Three curves show the error relative to independent rows against the squared length ζ, "
-        "from 0 to 6, in the limit of many channels. Two equal channels d/2 apart have "
-        f"{share:.0%} of ζ. At ζ = 4 the relative error of the signed circulant is {signed:.2f}, "
-        f"and that of the unit circulant is {unit:.2f}. The curve of the simplex circulant is the "
-        f"lowest of the three. It is near 0 at the left edge, {short:.2f} at ζ = 1 and "
+        "from 0 to 6, in the limit of many channels. Two equal channels at a distance of d/2 have "
+        f"together {share:.0%} of ζ. At ζ = 4 the relative error of the signed circulant is "
+        f"{signed:.2f}, and that of the unit circulant is {unit:.2f}. The curve of the simplex "
+        "circulant is the lowest of the three. "
+        f"It is near 0 at the left edge, {short:.2f} at ζ = 1 and "
         f"{simplex:.2f} at ζ = 4. A dashed line at 1 stands for independent rows.",
     )
 

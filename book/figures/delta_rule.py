@@ -156,12 +156,12 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The upper panel shows the paths of two states in the plane, a sum and the delta rule, "
-        f"through the writes {', '.join(writes)} and {final}. The keys A and B are {angle:g} "
-        f"degrees apart. The rate of the delta rule is {beta:g}, and the decay of both states is "
-        f"{decay:g}. Three thin lines in the plane belong to the three writes. Each line contains "
-        "all states whose answer to the key of the write is the written value. Two lower panels "
-        f"show the answers of both states to A and to B after each write. {ends}",
+        "The upper panel shows the paths of two states in the plane, a sum and the delta rule. "
+        f"The values are written in this order: {', '.join(writes)} and {final}. The keys A and B "
+        f"are {angle:g} degrees apart. The rate of the delta rule is {beta:g}, and the decay of "
+        f"both states is {decay:g}. Three thin lines in the plane belong to the three writes. Each "
+        "line contains all states whose answer to the key of the write is the written value. Two "
+        f"lower panels show the answers of both states to A and to B after each write. {ends}",
     )
 
 

@@ -158,7 +158,7 @@ def unit_strictness(unit: float) -> Drawn:
         go.Figure(traces, axes),
         f"Two rising curves of the difference in perplexity, in per cent, against the difference "
         f"in bits per byte. A dotted curve is for units of one byte, and the other curve is for "
-        f"units of length {unit:g} (in bytes). On the other curve, a difference in perplexity of "
+        f"units of {unit:g} bytes. On the other curve, a difference in perplexity of "
         f"5% is {five:.3f} bits per byte, and a difference of 10% is {ten:.3f} bits per byte.",
     )
 
@@ -333,7 +333,7 @@ def leads_in_units(unit: float) -> Drawn:
     return Drawn(
         go.Figure(rows, axes),
         f"One bar for each of {len(bits)} models shows its difference in perplexity from "
-        f"{said(BASE)} after 4,000 steps, for units of length {unit:g} (in bytes). The lowest "
+        f"{said(BASE)} after 4,000 steps, for units of {unit:g} bytes. The lowest "
         f"difference is {least:+.1f}%, of {first}. The highest difference is {most:+.1f}%, of "
         f"{last}.",
     )

@@ -196,10 +196,11 @@ def beyond_training(method: str, scale: float) -> Drawn:
         f"tokens, on a logarithmic axis, for a text {scale:g} times as long as in training. The "
         f"training distances, up to {TRAINED - 1}, are shaded. The score is {near:.1f} at "
         f"distance {NEAR[0]} and {last:.1f} at distance {TRAINED - 1}. At the larger distances of "
-        f"this text the score is between {low:.1f} and {high:.1f}, whereas the dotted preference "
-        f"continues to fall. The lower panel has one bar per pair. Each bar shows the share of the "
-        f"circle that occurred in training and the share that is new at test. Of the {PAIRS} "
-        f"pairs, {found['meet']:.0f} meet new angles.",
+        f"this text the score is between {low:.1f} and {high:.1f}. A dotted line shows the "
+        "preference for near keys to which the score was fitted; it continues to fall. The lower "
+        "panel has one bar per pair, with the share of the circle whose angles occurred in "
+        "training, and the share whose angles are new at test. Of the "
+        f"{PAIRS} pairs, {found['meet']:.0f} meet new angles.",
     )
 
 

@@ -158,7 +158,7 @@ def mirror_rate(factor: float) -> Drawn:
         "Two curves show the frequency ω against the step, in 60 steps of gradient descent towards "
         "the minimum at 1. The wide curve, for two reflections with learning rate η, rises "
         "steeply and flattens near the minimum. For the thin curve ω itself is learned, and its "
-        f"learning rate is {factor:g}η. The thin curve {side} the wide curve, and the two "
+        f"learning rate is {factor:g} times η. The thin curve {side} the wide curve, and the two "
         f"differ by up to {apart:.3f}.",
     )
 

@@ -361,7 +361,7 @@ def abel_curves(fall: float) -> Drawn:
         "Two curves show RoFormer's bound and the absolute value of the complex sum of the waves, "
         "both divided by the sum of the amplitudes, against the distance, from 0 to 250 tokens. "
         "The vertical axis is logarithmic. "
-        f"From the first pair to the last, the amplitudes fall by {fall:.0%} of their first value. "
+        f"The amplitude of the last pair is lower than that of the first pair by {fall:.0%}. "
         f"The bound falls with the distance, with oscillations, and is {bound:.2f} at 250 tokens. "
         f"The absolute value of the sum is {score:.2f} at this distance. A horizontal line at 1 is "
         "the bound of the triangle inequality, and the absolute value of the sum is never above "

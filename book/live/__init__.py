@@ -1,5 +1,5 @@
-"""What the instruments of the pages compute: modules that are exported and run there.
+"""The computations of the instruments in the pages, as PyTorch modules.
 
-Each module of this folder has ``programs()``, which ``{live}`` in a page writes beside it, and the
-script ``book/_assets/live-NAME.js``, which draws.
+Each module of this folder has a function ``programs()``. The directive ``{live}`` exports these
+programs into a file next to the page, and ``book/_assets/live-NAME.js`` runs them and draws.
 """

@@ -1,4 +1,4 @@
-"""Build an encoder: frequencies in; out come the score over distance and maps of attention."""
+"""The instrument "Build an encoder": scores and attention maps for chosen frequencies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stringlib.encoders.rotary import Phases
 from stringlib.encoders.scaling import ntk_aware, position_interpolation, yarn
 from stringlib.kernels.rotation import unit_phases
 
-HALF = False  # frequencies need every digit that they have
+HALF = False  # frequencies need their full precision
 ALT = {
     "": "A figure with the frequencies of RoPE. Lines on a logarithmic axis with eight handles "
     "show the frequencies of 32 pairs of channels. Below, a curve shows the score of two equal "
@@ -47,34 +47,40 @@ ALT = {
     "added sinusoids a weight changes by up to 18 percentage points. Below is the code: RoPE with "
     "a bias that lowers the weight by 18% per token.",
 }
-"""What the poster shows: the state in which the instrument begins → text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 SCRIPTS = ("live-rope.js",)
 HEAD_DIM, PAIRS, WORDS, SIDE = 64, 32, 16, 15
 MOST = 128
-"""Pairs of the largest head whose frequencies a reader may paste; smaller heads are padded."""
+"""Number of pairs of the largest head whose frequencies a reader may paste.
+
+The frequencies of smaller heads are padded.
+"""
 FARTHEST = 100_000
 NEAR = 0.12
-"""What is drawn thick is the mean over distances that differ by about this share."""
+"""The thick curve is a mean over distances that differ by about this share of the distance."""
 
 SHARPNESS = 5.0
-"""Unit vectors are multiplied by its root, so that in the softmax equal words stand out."""
+"""Factor of the logits, so that equal words get clearly more weight in the softmax."""
 
 
 def distances() -> Tensor:
-    """Return where the score is drawn: every distance to 400, then evenly in the logarithm."""
+    """Return the distances at which the score is drawn.
+
+    These are all integers up to 400, and then distances with equal steps of the logarithm.
+    """
     far = torch.logspace(math.log10(400), math.log10(FARTHEST), 400, dtype=torch.float64)
     return torch.cat([torch.arange(401).double(), far.round()]).unique()
 
 
 class Score(nn.Module):
-    """The score of a word with itself, over distance, and what of it is slow."""
+    """The score of two equal words against their distance, and its mean over near distances."""
 
     def forward(self, frequencies: Tensor, shares: Tensor) -> dict[str, Tensor]:
         """Return the scores and their means, ``(distances,)``.
 
         Args:
-            frequencies: ``(pairs,)``.
-            shares: What part of the score a pair is; 0 for what only fills up, ``(pairs,)``.
+            frequencies: Frequencies of the pairs, ``(pairs,)``.
+            shares: Share of each pair in the score, ``(pairs,)``; 0 for padding.
         """
         angles = distances()[:, None] * frequencies.double()
         waves = angles.cos() * shares.double()
@@ -83,10 +89,11 @@ class Score(nn.Module):
 
 
 class Maps(nn.Module):
-    """Who attends to whom in a sentence, and in the same sentence further on.
+    """Attention maps of a sentence at position 0, and of the same sentence after a move.
 
     Args:
-        pairs: Pairs of a head. With ``PAIRS`` of them it has three bases, otherwise one.
+        pairs: Number of pairs of a head. If it is ``PAIRS``, there are three bases to choose from,
+            otherwise one.
     """
 
     def __init__(self, pairs: int = PAIRS) -> None:
@@ -107,16 +114,16 @@ class Maps(nn.Module):
         slope: Tensor,
         moved: Tensor,
     ) -> dict[str, Tensor]:
-        """Return the maps, ``(words, words)`` each.
+        """Return the maps, each ``(words, words)``.
 
         Args:
-            words: Unit vectors, ``(words, head_dim)``.
-            mask: 1 for a word, 0 for an empty place behind the last, ``(words,)``.
-            frequencies: ``(pairs,)``.
-            shares: What part of the score a pair is; 0 for what only fills up, ``(pairs,)``.
-            basis: 1 for the basis that is taken, 0 for the others, ``(3,)``.
-            slope: What a step away takes off a logit, ``(1,)``.
-            moved: How far the second sentence stands behind the first, ``(1,)``.
+            words: Unit vectors of the words, ``(words, head_dim)``.
+            mask: 1 for a word, 0 for padding after the last word, ``(words,)``.
+            frequencies: Frequencies of the pairs, ``(pairs,)``.
+            shares: Share of each pair in the score, ``(pairs,)``; 0 for padding.
+            basis: 1 for the chosen basis, 0 for the other bases, ``(3,)``.
+            slope: The bias lowers a logit by this number per token of distance, ``(1,)``.
+            moved: Number of tokens by which the sentence is moved, ``(1,)``.
         """
         here = torch.arange(WORDS).double()[:, None]
         there = here + moved.double()
@@ -136,7 +143,7 @@ class Maps(nn.Module):
             q = words.double()[None]
             return attention(*encoder(q, q, encoder.phases(positions)))
 
-        # angles as a model computes them that keeps positions and frequencies in bfloat16
+        # the angles of a model that stores positions and frequencies in bfloat16
         narrow = there.bfloat16() * frequencies.bfloat16()
         cos_sin = torch.stack([narrow.float().cos(), narrow.float().sin()], -1)[None]
         q = words.double()[None]
@@ -158,23 +165,23 @@ class Maps(nn.Module):
 
 
 class Grid(nn.Module):
-    """The score of the patch in the middle of a grid with every other, of equal content."""
+    """The score of the middle patch of a grid with every other patch, if all patches are equal."""
 
     def forward(self, frequencies: Tensor, shares: Tensor) -> dict[str, Tensor]:
-        """Return two maps, ``(side, side)``, of frequencies and shares as of the score."""
+        """Return two maps, ``(side, side)``, for the arguments of :class:`Score`."""
         steps = torch.arange(SIDE).double() - SIDE // 2
         rows, columns = steps[:, None, None], steps[None, :, None]
         w, share = frequencies.double(), shares.double()
         axial = ((rows * w[::2]).cos() * share[::2]).sum(-1)
         axial = axial + ((columns * w[1::2]).cos() * share[1::2]).sum(-1)
-        # directions that divide the half turn evenly in the golden ratio
+        # directions at multiples of the golden angle, which spread evenly
         turn = torch.arange(len(w)).double() * math.pi * (3 - math.sqrt(5))
         mixed = (rows * (turn.cos() * w) + columns * (turn.sin() * w)).cos() * share
         return {"axial": axial, "mixed": mixed.sum(-1)}
 
 
 def programs() -> dict[str, Traced]:
-    """Return what the page runs, by name and by the pairs of a head."""
+    """Return the programs that the page runs, by name and number of pairs."""
     found = {}
     for pairs in (PAIRS, MOST):
         given = {
@@ -197,7 +204,7 @@ def programs() -> dict[str, Traced]:
 
 
 def data() -> dict[str, Any]:
-    """Return what the page has to know besides: where it begins, and names."""
+    """Return the constants of the page: presets, distances, colours and names for the listing."""
     rope = RoPE(HEAD_DIM).frequencies()
     generator = torch.Generator().manual_seed(3)
     drawn = 10 ** (-4 * torch.rand(PAIRS, generator=generator, dtype=torch.float64))
@@ -223,7 +230,7 @@ def data() -> dict[str, Any]:
     }
     scaling, haar = position_interpolation.__module__, haar_orthogonal.__module__
     return {
-        # what the listing names → where it is imported from
+        # a name in the listing → the module from which it is imported
         "modules": {
             **dict.fromkeys(("STRING", "CirculantSTRING", "RoPE"), "stringlib"),
             **dict.fromkeys(("ntk_aware", "position_interpolation", "yarn"), scaling),

@@ -1,4 +1,4 @@
-"""Ask a memory: keys and values in; out comes what six memories keep and answer."""
+"""The instrument "Ask a memory": six models read keys and values, and retrieve a value."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ALT = {
     "attention without a decay and FAVOR+ retrieve 1, the old value, with a probability of about "
     "one half.",
 }
-"""What the poster shows: the state in which the instrument begins → text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 LISTED = 9
-"""Pairs of the list that the page begins with: there is room for three more."""
+"""Number of pairs in the initial list. A reader can add three more pairs."""
 
 SHOWN = {
     "softmax, RoPE": "softmax",
@@ -37,19 +37,19 @@ SHOWN = {
     "GLA": "gla",
     "delta rule": "delta",
 }
-"""Memory → whose colour it has."""
+"""Name of a model → name of its colour."""
 
 
 SIZES = (32, *smaller.SIZES)
-"""Channels of the models: a memory is a matrix of about as many rows and columns."""
+"""Numbers of channels of the models. The state is a matrix of about this size."""
 RUNS = len(SIZES)
 END = ", {} channels"
-"""How the smaller cells' names end."""
+"""End of the names of the cells with smaller models."""
 
 
 @cache
 def memories(run: int = 0) -> dict[str, Stepped]:
-    """Return the models of one of the sizes, by name."""
+    """Return the models of one size, by name."""
     if run == 0:
         return trained(study, room=2 * study.PAIRS)
     end = END.format(SIZES[run])
@@ -59,11 +59,12 @@ def memories(run: int = 0) -> dict[str, Stepped]:
 
 @torch.no_grad()
 def chosen(count: int = 4000, seed: int = 0) -> tuple[list[tuple[int, int]], int]:
-    """Return pairs, and a key that has had two values: a list on which the memories differ most.
+    """Return a list of pairs, and a key with two values, for which the models differ most.
 
-    Of random lists those count on which softmax names the latest value and one memory the old one;
-    the first of them with the most kinds of answers, right, old and neither, and of these with the
-    most that err.
+    The candidates are random lists for which softmax retrieves the latest value and at least one
+    model the old value. Of these, the function chooses a list with the most kinds of answers
+    (latest value, old value, another value), and among lists with as many kinds one with the most
+    wrong answers.
     """
     generator = torch.Generator().manual_seed(seed)
     keys = torch.randint(study.KEYS, (count, LISTED), generator=generator)
@@ -88,7 +89,10 @@ def chosen(count: int = 4000, seed: int = 0) -> tuple[list[tuple[int, int]], int
 
 
 def programs(run: int = 0) -> dict[str, Traced]:
-    """Return what the page runs: for each memory a step, and a question for all keys at once."""
+    """Return the programs that the page runs.
+
+    For each model these are a step that reads one token, and a query with all keys at once.
+    """
     found = {}
     for name, one in memories(run).items():
         found[f"{name} step"] = one.program(1)
@@ -97,7 +101,7 @@ def programs(run: int = 0) -> dict[str, Traced]:
 
 
 def data() -> dict[str, Any]:
-    """Return what the page has to know besides: where it begins, names, shapes and accuracies."""
+    """Return the constants of the page: initial list, names, shapes of states and accuracies."""
     pairs, asked = chosen()
     studies = ("page_recall", "page_recall_sizes")
     scores = {

@@ -1,4 +1,4 @@
-"""Move a digit: six vision transformers read it anywhere on a canvas, and show where they look."""
+"""The instrument "Move a digit": six vision transformers read a digit anywhere on a canvas."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ALT = {
     "features with Circulant-STRING predict 3. The model without positions and the model with a "
     "learned embedding predict 7, and FAVOR+ with axial RoPE predicts 2.",
 }
-"""What the poster shows: the state in which the instrument begins → text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 RECORD = Path(study.__file__).with_suffix(".json")
 OF_A_CLASS = 4
-"""How many digits of each class the page has, the first of the test set."""
+"""Number of digits of each class on the page. They are the first of the test set."""
 
 NOTES = {
     "no position": "no order of the patches",
@@ -37,20 +37,21 @@ NOTES = {
     "Circulant-STRING": "learned rotation",
 }
 START = (4, 4)
-"""Where the digit stands first, row and column of its corner."""
+"""Initial position of the digit: row and column of its upper left corner."""
 
 
 class Seen(nn.Module):
-    """The scores of a model, and how much each patch counts for each in its layers."""
+    """The scores of a model for an image, and the attention weights of its layers."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
-        """Return for one image ``scores``, ``(classes,)``, and a map of each layer.
+        """Return the ``scores`` of one image, ``(classes,)``, and a map for each layer.
 
-        The maps, ``layer 1`` and so on, are means over the heads, ``(patches, patches)``.
+        The maps are named ``layer 1``, ``layer 2`` and so on. Each map is the mean of the attention
+        weights over the heads, ``(patches, patches)``.
         """
         found: dict[str, Tensor] = {}
 
@@ -70,7 +71,7 @@ task = cache(study.task)
 
 @cache
 def models(run: int = 0) -> dict[str, nn.Module]:
-    """Return the trained models of one of the record's runs, by name."""
+    """Return the trained models of one run of the record, by name."""
     cells, made = read_record(RECORD)["data"]["cells"], task()
     found = {}
     for name, options in study.CELLS.items():
@@ -81,7 +82,7 @@ def models(run: int = 0) -> dict[str, nn.Module]:
 
 
 def programs(run: int = 0) -> dict[str, Traced]:
-    """Return what the page runs, by the name of the method; of one of the record's runs."""
+    """Return the programs that the page runs, for one run of the record, by name of the method."""
     image = torch.zeros(1, 1, study.CANVAS, study.CANVAS)
     return {name: traced(Seen(model), images=image) for name, model in models(run).items()}
 
@@ -94,7 +95,7 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 def at(images: Tensor, row: int, column: int) -> Tensor:
-    """Return images ``(count, side, side)`` on the canvas, as a model reads them."""
+    """Return images ``(count, side, side)`` at a position on the canvas, as input of a model."""
     shown = torch.zeros(len(images), 1, study.CANVAS, study.CANVAS)
     shown[:, 0, row : row + study.SIDE, column : column + study.SIDE] = images.float() / 255
     return shown
@@ -103,11 +104,12 @@ def at(images: Tensor, row: int, column: int) -> Tensor:
 @cache
 @torch.no_grad()
 def told_apart() -> tuple[int, int, int]:
-    """Return the digit of the page, and the new place, that tell the methods apart most clearly.
+    """Return a digit and a new position for which the methods differ most clearly.
 
-    At the start all models should be right but the bag; at the new place all that rotate, but for
-    FAVOR+. The digit and the place at which most of that is so win, and among equals those of
-    which the models are surest.
+    At the initial position, all models except the one without positions should be right. At the
+    new position, all models that rotate queries and keys should be right, except FAVOR+. The
+    function chooses a digit and a position for which most of these conditions hold, and among
+    those the ones for which the models give the most certain predictions.
     """
     images, labels = digits()
     bag, lost = {"no position"}, {"learned table", "FAVOR+, axial RoPE"}
@@ -128,7 +130,7 @@ def told_apart() -> tuple[int, int, int]:
 
 
 def data() -> dict[str, Any]:
-    """Return what the page has to know besides: digits, methods and their accuracy."""
+    """Return the constants of the page: digits, methods and their accuracies."""
     record, (images, labels) = read_record(RECORD), digits()
     shown, row, column = told_apart()
     methods = {}

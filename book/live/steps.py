@@ -1,4 +1,4 @@
-"""A trained model that reads one token after another, in shapes that a page can be given."""
+"""Trained models that read one token at a time, with states as tensors of fixed shapes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from stringlib.attention.states import LinearState, ShiftedState, State
 from stringlib.models.language import LanguageModel
 
 CACHED = ("_keys", "_values")
-"""How the parts that grow are named."""
+"""Ends of the names of tensors that grow with each token."""
 
 
 class Stepped(nn.Module):
-    """A model's scores for what follows a token, and what its layers keep then.
+    """The scores of a model for the next token, and the new states of its layers.
 
-    What a layer keeps is named ``layer0_sums``. The cache of softmax, which grows, has room for
-    some tokens from the start; those not yet read are hidden, and of ``layer0_keys`` and
-    ``layer0_values`` comes back the new row alone.
+    The tensors of a state have names such as ``layer0_sums``. The cache of a softmax layer has a
+    fixed size, and a mask hides the tokens that are not yet read. For such a cache,
+    ``layer0_keys`` and ``layer0_values`` of the result contain only the row of the new token.
 
     Args:
-        model: It has a state in every layer.
-        room: Tokens of a cache.
+        model: A model whose layers all have a state.
+        room: Number of tokens in a cache.
     """
 
     def __init__(self, model: LanguageModel, room: int) -> None:
@@ -38,7 +38,7 @@ class Stepped(nn.Module):
 
     @torch.no_grad()
     def start(self) -> dict[str, Tensor]:
-        """Return what the layers keep before the first token: nothing, in the shapes they need."""
+        """Return the states before the first token: zeros of the shapes that ``forward`` takes."""
         _, states = self.model(torch.zeros(1, 1, dtype=torch.long), return_state=True)
         found = {name: torch.zeros_like(x) for name, x in self._parts(states).items()}
         for name, x in found.items():
@@ -47,12 +47,12 @@ class Stepped(nn.Module):
         return found
 
     def forward(self, tokens: Tensor, place: Tensor, **kept: Tensor) -> dict[str, Tensor]:
-        """Return scores, ``(tokens, vocab)``, and by its name what is kept then.
+        """Return the scores, ``(tokens, vocab)``, and the new states by name.
 
         Args:
-            tokens: Tokens of which each could be the next, ``(tokens,)``.
-            place: How many came before, ``(1,)``.
-            **kept: What those left, as ``start`` or an earlier call returned it.
+            tokens: Alternatives for the next token, ``(tokens,)``.
+            place: Number of earlier tokens, ``(1,)``.
+            **kept: The states after these tokens, from ``start`` or an earlier call.
         """
         before = [self._state(i, len(tokens), place, kept) for i in range(len(self.model.blocks))]
         scores, after = self.model(
@@ -61,7 +61,7 @@ class Stepped(nn.Module):
         return {"scores": scores[:, 0], **self._parts(after)}
 
     def _state(self, layer: int, many: int, place: Tensor, kept: dict[str, Tensor]) -> State:
-        """Return the state of a layer, once for each token."""
+        """Return the state of a layer, repeated for each of ``many`` tokens."""
         attention: Any = self.model.blocks[layer].attention
         name = f"layer{layer}_"
         mine = {
@@ -78,7 +78,7 @@ class Stepped(nn.Module):
         return ShiftedState(mine["key"], state) if "key" in mine else state
 
     def _parts(self, states: tuple[State, ...]) -> dict[str, Tensor]:
-        """Return the tensors of states by their names; of a cache the last row."""
+        """Return the tensors of the states by name; for a cache, only the last row."""
         found = {}
         for i, state in enumerate(states):
             if isinstance(state, ShiftedState):
@@ -94,16 +94,16 @@ class Stepped(nn.Module):
         return found
 
     def program(self, tokens: int) -> Traced:
-        """Return what reads so many tokens, of which each could be the next."""
+        """Return the program that computes this many alternatives for the next token."""
         given = torch.zeros(tokens, dtype=torch.long)
         return traced(self, tokens=given, place=torch.zeros(1, dtype=torch.long), **self.start())
 
 
 class Seen(nn.Module):
-    """To which tokens a model attends that reads a text at once.
+    """The attention weights of a model that reads a whole text at once.
 
     Args:
-        model: Every layer attends to the tokens up to its own.
+        model: A causal model.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -111,7 +111,7 @@ class Seen(nn.Module):
         self.model = model
 
     def forward(self, tokens: Tensor) -> dict[str, Tensor]:
-        """Return for tokens ``(n,)`` the ``weights`` of all heads, ``(layers, heads, n, n)``."""
+        """Return the ``weights`` of all heads, ``(layers, heads, n, n)``, for n tokens."""
         found: list[Tensor] = []
 
         def look(layer: Any, args: tuple[Tensor, Any]) -> None:
@@ -131,9 +131,9 @@ def trained(
     """Return the models of a study with the weights of seed 0, which its record keeps.
 
     Args:
-        study: It has ``CELLS``.
-        room: Tokens of a cache.
-        make_model: What makes a model of a cell. Default: the study's own.
+        study: The module of the study, which defines ``CELLS``.
+        room: Number of tokens in a cache.
+        make_model: Function that builds the model of a cell. Default: that of the study.
     """
     made = make_model or study.make_model
     cells = data(study.__name__.rpartition(".")[2])["cells"]
@@ -146,5 +146,5 @@ def trained(
 
 
 def about(stepped: Stepped, colour: str) -> dict[str, Any]:
-    """Return what the page has to know of a model: its colour, and the shapes that it keeps."""
+    """Return the colour of a model and the shapes of the tensors of its states."""
     return {"colour": colour, "kept": {name: [*x.shape] for name, x in stepped.start().items()}}

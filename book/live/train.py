@@ -1,4 +1,4 @@
-"""Train the recall layer in the page: the sizes of the study, and the curves of its runs."""
+"""The instrument "Train a layer": the sizes of the recall task, and recorded training curves."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ ALT = {
     "rises to 1 within 150 steps and the loss falls to almost 0. Without a token shift, the "
     "accuracy stays below the bound of 0.325 and the loss above the bound of 1.56.",
 }
-"""What the poster shows: the state in which the instrument begins → text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 TITLES = {
     "shift": ("With a token shift", "softmax"),
     "no shift": ("Without a token shift", "uniform"),
 }
-"""Cell → its words, and whose colour it has: without a shift, equal weights reach the bound."""
+"""Name of a cell → its title and the name of its colour.
+
+Without a token shift the colour is that of uniform weights, which reach the bound.
+"""
 TESTED, TEST_SEED = 1000, 10_000
-"""New sequences on which the page tests its model, and the seed from which it makes them."""
+"""Number of new sequences on which the page tests its model, and the seed of these sequences."""
 
 
 def programs() -> dict[str, Traced]:
-    """Return nothing: the page has its own arithmetic."""
+    """Return no programs, because the page computes everything in JavaScript."""
     return {}
 
 
 def curves(cell: str) -> dict[str, list[float]]:
-    """Return the means of the curves over all seeds, an entry every ``study.EVERY`` steps."""
+    """Return the means of the curves over all seeds, one entry per ``study.EVERY`` steps."""
     runs = recorded("page_train")["cells"][cell]["runs"]
     return {
         name: [round(mean(values), 4) for values in zip(*(run[key] for run in runs), strict=True)]
@@ -45,7 +48,7 @@ def curves(cell: str) -> dict[str, list[float]]:
 
 
 def sizes() -> dict[str, Any]:
-    """Return the sizes of task, model and training."""
+    """Return the sizes of the task, the model and the training."""
     task, settings = Recall(**EIGHT), study.settings(seed=0, steps=study.STUDY.steps)
     model: Any = study.make_model(shift=False)
     return {
@@ -63,7 +66,7 @@ def sizes() -> dict[str, Any]:
 
 
 def data() -> dict[str, Any]:
-    """Return what the page has to know: sizes, bounds, and the recorded curves."""
+    """Return the constants of the page: sizes, bounds and the recorded curves."""
     told = sizes()
     scores = measured("page_train", score("test"))
     return told | {

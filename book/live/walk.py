@@ -92,7 +92,7 @@ ALT = {
     'for "cat" and for "mat" and 0.6 for "on" and "the". Below are both states, 8 × 8 maps: the '
     "sum on the left and the delta rule on the right.",
 }
-"""What the poster shows: state in which the figure begins → text."""
+"""Alternative texts of the posters, by the state of the figure."""
 WORDS = ("the", "cat", "sat", "on", "the", "mat")
 HEAD_DIM = 8
 
@@ -117,9 +117,12 @@ VALUES = {
     "on": (0.04, 0.03, -0.63, -0.61, 0.06, -0.1, 0.33, 0.33),
     "mat": (-0.63, 0.13, 0.1, 0.14, -0.48, -0.2, 0.54, 0.01),
 }
-"""Pair 1 of a query and a key says which offset fits, pairs 3 and 4 which words. Values of
-different words are orthonormal to two decimals, so that what a state answers reads as numbers
-near 0 and 1."""
+"""Queries, keys and values of the words.
+
+Pair 1 of queries and keys determines which offsets get a high score, pairs 3 and 4 which words. The
+values of different words are orthonormal to two decimals, so that the coefficients of the values
+in the output of a state are close to 0 and 1.
+"""
 
 PLANES = (
     (0, 2, 0.9),
@@ -131,10 +134,10 @@ PLANES = (
     (1, 3, 0.9),
     (4, 6, 0.7),
 )
-"""The transposed basis of the STRING: rotations of two channels by an angle, one after another."""
+"""The transposed basis of the STRING, as a sequence of rotations of two channels by an angle."""
 
 DIGIT, CORNER, PATCH, ROWS, COLUMNS = 7, (1, 3), 6, 3, 2
-"""Six patches cut from the first digit of this class, from this row and column of its pixels."""
+"""Class of the digit, corner of the cut in pixels, side of a patch, rows and columns of patches."""
 
 
 def vectors() -> tuple[Tensor, Tensor, Tensor]:
@@ -156,8 +159,9 @@ def patches() -> Tensor:
 def patch_vectors() -> tuple[Tensor, Tensor]:
     """Return queries and keys of the patches, ``(patches, channels)``, in double precision.
 
-    The head looks for ink one row below: every query is the same, its first pair of the rows is
-    ahead by 1 radian, and the slow pairs of a key hold how much ink the patch has.
+    The head attends to patches with much ink one row below. All queries are the same. The first
+    pair of channels for the rows is rotated by 1 radian in the query, which encodes the offset of
+    one row. The pairs with low frequencies contain in each key the amount of ink of the patch.
     """
     ink = patches().double().mean((1, 2))
     ink = (2 * ink / ink.max()).round(decimals=1)
@@ -169,12 +173,12 @@ def patch_vectors() -> tuple[Tensor, Tensor]:
 
 
 def programs() -> dict[str, Traced]:
-    """Return nothing: the page has its own arithmetic."""
+    """Return no programs, because the page computes everything in JavaScript."""
     return {}
 
 
 def data() -> dict[str, Any]:
-    """Return what the page has to know: words, vectors, frequencies, a basis and a digit."""
+    """Return the constants of the page: words, vectors, frequencies, a basis and a digit."""
     q, k, v = vectors()
     patch_q, patch_k = patch_vectors()
     axial = AxialRoPE(HEAD_DIM, 2).frequencies()

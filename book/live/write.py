@@ -1,4 +1,4 @@
-"""Write on: bytes in; out comes how much each surprises five language models, and what follows."""
+"""The instrument "Write a text": the bits that five language models need for each byte."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ ALT = {
     "3.92. Below each text are the most probable next bytes and the memory that the model uses "
     "per layer.",
 }
-"""What the poster shows: the state in which the instrument begins → text."""
+"""Alternative texts of the posters, by the state of the instrument."""
 WRITTEN = 64
-"""Bytes that a model writes on."""
+"""Number of bytes that a model generates."""
 
 PASSAGE = "A silver moth crossed the harbour at noon, and sang. "
-"""It begins said twice: no text that a model was trained on, so that only the copy can help."""
+"""Sentence that occurs twice in the initial text.
+
+It is not in the training text, so only the first copy helps to predict the second copy.
+"""
 
 SHOWN = {
     "softmax, RoPE": "softmax",
@@ -40,7 +43,7 @@ SHOWN = {
     "GLA": "gla",
     "gated delta rule": "gated-delta",
 }
-"""Model → whose colour it has."""
+"""Name of a model → name of its colour."""
 
 
 @cache
@@ -50,7 +53,10 @@ def models() -> dict[str, Stepped]:
 
 
 def programs() -> dict[str, Traced]:
-    """Return what the page runs: of each model a step, and the attention weights of a text."""
+    """Return the programs that the page runs.
+
+    For each model these are a step that reads one token, and the attention weights of a text.
+    """
     tokens, found = torch.zeros(study.LENGTH + WRITTEN, dtype=torch.long), {}
     for name, one in models().items():
         found[f"{name} step"] = one.program(1)
@@ -59,12 +65,12 @@ def programs() -> dict[str, Traced]:
 
 
 def spent(kind: str) -> Callable[[Any], float]:
-    """Return the measure of a run's bits per byte."""
+    """Return the function that gives the bits per byte of a run."""
     return lambda run: float(run["bits"][kind])
 
 
 def data() -> dict[str, Any]:
-    """Return what the page has to know besides: where it begins, names, shapes and bits."""
+    """Return the constants of the page: initial text, names, shapes of states and bits per byte."""
     bits = {kind: measured("page_text", spent(kind)) for kind in ("plain", "first", "second")}
     blocks: Any = models()["GLA"].model.blocks
     return {

@@ -1,4 +1,4 @@
-"""Figures that a reader can move: live in Jupyter, with sliders in the built book."""
+"""Figures with controls: live in Jupyter, and with stored states in the built book."""
 
 from lab.explore.computed import amounts, computed, pick
 from lab.explore.describe import describe

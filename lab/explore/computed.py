@@ -1,9 +1,10 @@
-"""What a page computes of a figure: where its numbers stand, and the programs that they come from.
+"""Numbers of a figure that the page computes, and the programs that compute them.
 
-A function of ``book/figures/`` that is to move smoothly has its mathematics in a function of
-tensors, marked :func:`computed`, and only places and writes what that returns. Drawn once with a
-:class:`Slot` for each amount, it shows which number of the figure is which number of the function;
-the function itself is exported (:mod:`lab.program`), and ``book/_assets/book-states.js`` runs it.
+A figure with an amount (a control that moves smoothly) has its mathematics in a function of tensors
+with the decorator :func:`computed`. The rest of its code only plots and prints the numbers that
+this function returns. The figure is drawn once with a :class:`Slot` for each of these numbers. The
+slots show where each number occurs in the figure. The function itself is exported
+(:mod:`lab.program`), and ``book/_assets/book-states.js`` runs it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from lab.program import Traced, traced
 __all__ = ["Programs", "Slot", "amounts", "computed", "filled", "pick", "share_filled"]
 
 MARK = re.compile("⟦([^⟧]*)⟧")
-"""A number within a text: what it is, which one, and how it is written."""
+"""A mark of a number in a text, with the output, the index of the number, and its format."""
 
 
 class Programs:
-    """The programs of a figure, each once, and the values of what they return at one state."""
+    """The exported programs of a figure, and the values that they return for one state."""
 
     def __init__(self) -> None:
         self.made: dict[str, Traced] = {}
@@ -34,14 +35,14 @@ class Programs:
         self._known: dict[str, str] = {}
 
     def amount(self, name: str, value: float) -> Slot:
-        """Return a parameter as draw gets it."""
+        """Return a parameter in the form in which ``draw`` receives it."""
         self.values[name] = [value]
         return Slot(value, name, 0, self)
 
     def run(
         self, function: Callable[..., dict[str, Tensor]], given: dict[str, Any]
     ) -> dict[str, Any]:
-        """Export a function of tensors and return its outputs as slots."""
+        """Export a function of tensors, and return its outputs as slots."""
         slots = {n: v if isinstance(v, list) else [v] for n, v in given.items() if _slotted(v)}
         amounts = {n: v[0].of if v is not given[n] else [x.of for x in v] for n, v in slots.items()}
         fixed = {n: v for n, v in given.items() if n not in amounts}
@@ -72,7 +73,7 @@ class Programs:
         return [self._slots(of, shape[1:], at + i * step) for i in range(shape[0])]
 
     def written(self, text: str) -> str:
-        """Return a text with its numbers."""
+        """Return a text in which marks are replaced by numbers."""
 
         def number(match: re.Match[str]) -> str:
             of, at, spec = match[1].split("|", 2)
@@ -114,10 +115,11 @@ def _tensor(function: Callable[..., Any], name: str, value: Any) -> Any:
 
 
 def computed(function: Callable[..., dict[str, Tensor]]) -> Callable[..., dict[str, Any]]:
-    """Mark what a page computes: a function of tensors, as ``torch.export`` takes it.
+    """Mark a function of tensors that the page computes. It must work with ``torch.export``.
 
-    What is annotated ``Tensor`` is given as a number, or a list of numbers, and made a tensor of
-    double precision. What else it takes is fixed in a program; it may decide the shapes.
+    Arguments that are annotated as ``Tensor`` are passed as numbers or lists of numbers, and are
+    converted to float64 tensors. All other arguments are constants of a program, and may determine
+    shapes.
 
     Returns:
         The function, which returns lists of numbers in place of tensors.
@@ -146,13 +148,14 @@ def _gapped(value: Any) -> Any:
 
 
 class Slot(float):
-    """A number that the page computes, with its value at one state.
+    """A number that the page computes, with its value in one state.
 
-    It can be placed and written, but not calculated with: that is for the computed function.
+    A slot can be plotted and printed. Calculations with a slot raise an error, because they belong
+    into the computed function.
     """
 
     def __new__(cls, value: float, of: str, at: int, home: Programs) -> Slot:
-        """Return a number."""
+        """Return a slot."""
         made = super().__new__(cls, value)
         made.of, made.at, made.home = of, at, home
         return made
@@ -162,19 +165,22 @@ class Slot(float):
     home: Programs
 
     def __format__(self, spec: str) -> str:
-        """Return a mark that the page replaces."""
+        """Return a mark that the page replaces by the number."""
         return f"⟦{self.of}|{self.at}|{spec}⟧"
 
     def __round__(self, digits: Any = None) -> Slot:  # type: ignore[override]
-        """Return itself: what is not stored need not be short."""
+        """Return the slot itself, because a number that is not stored need not be short."""
         return self
 
     def __deepcopy__(self, memo: Any) -> Slot:
-        """Return itself, as any number does."""
+        """Return the slot itself, like any number."""
         return self
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError(f"calculate in the computed function, got {self.of} outside of it")
+        raise TypeError(
+            f"{self.of} must not be used in a calculation, because the page computes its value. "
+            "Move the calculation into the function marked with @computed."
+        )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
@@ -183,23 +189,23 @@ class Slot(float):
 
 
 def amounts(low: float, high: float, step: float) -> list[float]:
-    """Return the stops of a slider that moves smoothly, both ends with them."""
+    """Return the values of a slider that moves smoothly, with both ends included."""
     return [round(low + i * step, 6) for i in range(round((high - low) / step) + 1)]
 
 
 def pick(number: float, *words: str) -> str:
-    """Return the word of that number, counted from 0."""
+    """Return the word with this index, counted from 0."""
     if isinstance(number, Slot):
         return format(number, "?" + "|".join(words))
     return words[int(number)]
 
 
 def filled(figure: Mapping[str, Any], programs: Programs) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a figure with numbers in place of slots, and what the page fills in, by its place.
+    """Return a figure with numbers in place of slots, and for each path what the page fills in.
 
-    A place is ``"data/0/y"``. What comes there is a text with marks, ``{"of": [name, at, *shape]}``
-    for the numbers of an output from one on, or ``{"each": [...]}`` for a list of such and of what
-    stays.
+    A path is for example ``"data/0/y"``. What the page fills in there is a text with marks,
+    ``{"of": [name, at, *shape]}`` for the numbers of an output from the index ``at`` on, or
+    ``{"each": [...]}`` for a list of these and of constants.
     """
     fill: dict[str, Any] = {}
 
@@ -218,7 +224,7 @@ def filled(figure: Mapping[str, Any], programs: Programs) -> tuple[dict[str, Any
 
 
 def share_filled(whole: Mapping[str, Any], state: dict[str, Any]) -> None:
-    """Give a state what the default state has where the page fills in: nothing to store."""
+    """Replace what the page computes by the default state, so that no state stores it."""
     places = whole["layout"]["meta"].get("fill", {})
     for place in state["layout"]["meta"].get("fill", {}).keys() & places.keys():
         *path, last = [int(k) if k.isdecimal() else k for k in place.split("/")]

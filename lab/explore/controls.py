@@ -1,4 +1,4 @@
-"""The live side of an explorer: ipywidgets over a kernel."""
+"""The live form of an explorer, with ipywidgets and a kernel."""
 
 from __future__ import annotations
 
@@ -77,22 +77,23 @@ def controls(
     forms: Callable[[Mapping[str, Any], str], dict[str, str]],
     drawn: tuple[str, str] | None,
 ) -> widgets.VBox:
-    """Return controls over the figure, which is drawn anew at each move.
+    """Return a figure with controls. Each change of a control draws the figure again.
 
     Args:
-        state: Returns the figure of the parameters' values as plain JSON, its alternative
-            text as ``layout.meta.alt``.
-        grid: For each parameter its values.
-        initial: For each parameter the value to start from.
-        labels: For each parameter the words beside its control.
-        live: For some parameters a control in place of one over the values.
-        play: A parameter to run through with a play button.
-        forms: Returns what stands for a figure, with these words, where plotly cannot draw.
-        drawn: The function that draws, and the path of its file from the root of the repository.
+        state: Function that returns the figure for given parameters as plain JSON, with its
+            alternative text as ``layout.meta.alt``.
+        grid: Values of each parameter.
+        initial: Initial value of each parameter.
+        labels: Label of the control of each parameter.
+        live: Widgets that replace the controls of some parameters.
+        play: Parameter with a play button, or None.
+        forms: Function that returns the poster and the text of a figure, for programs that cannot
+            draw plotly figures.
+        drawn: The function that draws, and the path of its file in the repository.
 
     Returns:
-        A box with one control for each parameter that has a choice, a play button where asked
-        for, the figure, where it is drawn, and its alternative text to unfold.
+        A box with one control for each parameter with several values, a play button if requested,
+        the figure, the name of its function, and its alternative text in a folded part.
     """
     chosen = {
         name: live[name] if name in live else _control(values, labels[name])

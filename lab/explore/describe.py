@@ -1,7 +1,8 @@
-"""What a matplotlib figure draws, in words and numbers.
+"""Description of a matplotlib figure in words and numbers.
 
-A saved picture cannot be compared with a new one byte by byte: other fonts, other pixels. So it is
-saved with this text, which says of every panel its titles, its scales, and where everything stands.
+Saved images cannot be compared byte by byte, because other fonts give other pixels. So an image is
+saved with this text, which contains for each panel its titles, its scales, and the position of
+everything that is drawn.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ BLOCKS = 8
 
 
 def describe(figure: matplotlib.figure.Figure) -> str:
-    """Return the text, a line for each panel and each thing drawn in it.
+    """Return the description, with one line for each panel and for each object drawn in it.
 
-    Points are shares of the panel's width and height, three decimals each, so that they mean the
-    same on every scale. Of many points the means of ``BLOCKS`` groups stand for all.
+    Points are given as shares of the width and the height of the panel with three decimals, so that
+    they mean the same on every scale. If there are many points, the means of ``BLOCKS`` groups
+    represent them.
 
     Args:
         figure: The figure.

@@ -1,9 +1,8 @@
-"""One definition, two lives: a live widget in Jupyter, sliders in the book.
+"""Figures with controls, defined once for Jupyter and for the built book.
 
-``Explorer(draw, base=[10, 100])`` calls ``draw`` once for every
-point of a small grid.  Its one output carries the figure with all those states
-(the built book moves between them without a kernel) and, while a kernel runs,
-ipywidgets that call ``draw`` anew at each move.
+``Explorer(draw, base=[10, 100])`` calls ``draw`` once for every point of a small grid. Its output
+contains the figure with all these states, so that the built book can show them without a kernel.
+While a kernel runs, ipywidgets call ``draw`` again at each change of a control.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ __all__ = ["HARD_LIMIT", "Drawn", "Explorer"]
 HANDLE = re.compile(r"(x|y|turn)\d*( at -?\d+(\.\d+)?)?|hands\d*")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 HARD_LIMIT = 200_000
-"""No figure's JSON may be larger than this many bytes, whatever its ``max_bytes``."""
+"""Largest number of bytes of the JSON of a figure, whatever its ``max_bytes``."""
 
 
 class Drawn(NamedTuple):
-    """A figure in one state, and what it shows there in words: both from one computation."""
+    """A figure in one state and its description in words, both from the same computation."""
 
     figure: go.Figure
     alt: str
@@ -59,44 +58,40 @@ def _grid_values(name: str, values: Any) -> list[float | str]:
 class Explorer:
     """A figure with one control for each parameter.
 
-    Amounts have a slider, yes and no a box to tick, names and a handful of numbers buttons, or a
-    list if they are many. An amount has 40 values or more: what moves should move smoothly.
+    A number with 40 values or more is an amount and has a slider, which moves smoothly. A boolean
+    has a checkbox. Names, and numbers with few values, have buttons, or a list if there are many.
 
     Args:
-        draw: A function of the parameters that returns a plotly figure, or a
-            :class:`Drawn`, the figure with its alternative text.  The number of
-            traces must be the same in every state.
-        alt: The alternative text: what the figure shows, in words.  A function
-            of the parameters gives each state its own text.  Unless given it is
-            the text that is drawn with the figure, or else the docstring of
-            ``draw``; the checks of the book refuse a figure that has none.
-        name: Identifies the figure in its page and in the page's address; the
-            name of ``draw`` with dashes unless given.
-        initial: The default state: a value of the grid for some or all of the
-            parameters; the first values unless given.
-        labels: For a parameter the words beside its control, with the unit.
-        live: Widgets to use instead of the grid's own while a kernel runs,
-            for instance a continuous slider.
-        play: A parameter to run through with a play button.
-        drag: For a parameter what a pointer in the plot sets it to: ``"x"`` or ``"y2"``, the
-            value there on that axis; ``"turn"``, the direction from the origin in degrees, of
-            a line, so that opposite ones are equal; ``"y at 3"``, the value on the axis if the
-            pointer is nearest 3 on the other; ``"hands"``, by how far it turns one of the dials of
-            that panel, whose trace has each hand's radians for one unit as ``customdata``.  The
-            control stays, for keys.
-        computes: The amounts that move smoothly: the page computes what follows from them, in
-            place of frames.  All of it has to come from functions that are marked
+        draw: Function of the parameters that returns a plotly figure, or a :class:`Drawn`, which is
+            a figure with its alternative text. The number of traces must be the same in every
+            state.
+        alt: Alternative text, which says what the figure shows. A function of the parameters
+            returns a text for each state. Default: the text of a :class:`Drawn`, or else the
+            docstring of ``draw``. The checks of the book reject a figure without a text.
+        name: Name of the figure in the page and in the address of the page. Default: the name of
+            ``draw`` with dashes.
+        initial: Values of some or all parameters in the default state. Default: the first values.
+        labels: Label of the control of a parameter, with the unit.
+        live: Widgets to use while a kernel runs, instead of those of the grid.
+        play: Parameter with a play button.
+        drag: How a pointer in the plot sets a parameter. ``"x"`` or ``"y2"``: the value on this
+            axis. ``"turn"``: the direction of a line from the origin in degrees, so that opposite
+            directions are equal. ``"y at 3"``: the value on the vertical axis if 3 is the nearest
+            such position on the horizontal axis. ``"hands"``: the angle by which the pointer
+            rotates a dial of the panel; the ``customdata`` of its trace contain the radians per
+            unit of each hand. The control remains, for use with a keyboard.
+        computes: Amounts whose numbers the page computes instead of storing them. All numbers that
+            depend on them must come from functions with the decorator
             :func:`~lab.explore.computed.computed`.
-        max_bytes: The largest size of the figure's JSON, at most ``HARD_LIMIT``.
-        **grid: For each parameter the values of the static version: numbers,
-            strings or booleans.  A single value is fixed and has no control;
-            no parameter at all gives a plain figure with alternative text.
+        max_bytes: Largest number of bytes of the JSON of the figure, at most ``HARD_LIMIT``.
+        **grid: Values of each parameter in the built book: numbers, strings or booleans. A
+            parameter with a single value has no control. Without parameters, the result is a plain
+            figure with an alternative text.
 
     Raises:
-        TypeError: If an argument has the wrong kind, or ``draw`` does not take
-            the parameters.
-        ValueError: If a name or a value is not in the grid, a text is empty, or
-            a limit is too high.
+        TypeError: If an argument has the wrong type, or if ``draw`` does not accept the parameters.
+        ValueError: If a name or a value is not in the grid, a text is empty, or a limit is too
+            high.
     """
 
     def __init__(
@@ -121,8 +116,8 @@ class Explorer:
         self.grid = {n: _grid_values(n, values) for n, values in grid.items()}
         if "fig" in self.grid:
             raise ValueError(
-                "grid: the name 'fig' clashes with the figure's address, rename it, "
-                f"got {list(self.grid)}"
+                f"grid: expected no parameter with the name 'fig', got {list(self.grid)}. The "
+                "address of the figure uses this name. Rename the parameter."
             )
         self.alt = alt
         if alt is not None and not callable(alt):
@@ -130,7 +125,7 @@ class Explorer:
         self.initial = {n: values[0] for n, values in self.grid.items()}
         for n, value in self._known("initial", initial).items():
             if value not in self.grid[n]:
-                raise ValueError(f"initial: {n}={value!r} is not in the grid {self.grid[n]!r}")
+                raise ValueError(f"initial: expected {n} from {self.grid[n]!r}, got {value!r}")
             self.initial[n] = self.grid[n][self.grid[n].index(value)]
         self.labels = {n: n for n in self.grid} | self._known("labels", labels)
         self.live = self._known("live", live)
@@ -142,21 +137,27 @@ class Explorer:
             amount = not any(isinstance(v, (str, bool)) for v in self.grid[n])
             if not (amount and HANDLE.fullmatch(handle)):
                 raise ValueError(
-                    "drag: expected for an amount 'x', 'y2', 'turn', 'y at 3' or 'hands', "
-                    f"got {n}={handle!r}"
+                    "drag: expected a parameter with numbers, and a handle such as 'x', 'y2', "
+                    "'turn', 'y at 3' or 'hands', "
+                    f"got {n}={handle!r} with the values {self.grid[n]!r}"
                 )
         self.computes = [*self._known("computes", dict.fromkeys(computes))]
         for n in self.computes:
             if any(isinstance(v, (str, bool)) for v in self.grid[n]):
-                raise ValueError(f"computes: expected amounts, got {n} in {self.grid[n]!r}")
+                raise ValueError(
+                    f"computes: expected parameters with numbers, got {n} in {self.grid[n]!r}"
+                )
         if not 0 < max_bytes <= HARD_LIMIT:
-            raise ValueError(f"max_bytes: expected 1 to {HARD_LIMIT}, got {max_bytes}")
+            raise ValueError(
+                f"max_bytes: expected a number from 1 to {HARD_LIMIT}, got {max_bytes}"
+            )
         self.max_bytes = max_bytes
         try:
             inspect.signature(draw).bind(**self.initial)
         except TypeError as error:
             raise TypeError(
-                f"draw: expected a function of {list(self.grid)}, got {draw!r}: {error}"
+                f"draw: expected a function with the parameters {list(self.grid)}, got {draw!r}: "
+                f"{error}"
             ) from None
 
     def _checked_name(self, name: str | None) -> str:
@@ -169,10 +170,10 @@ class Explorer:
 
     def _checked_alt(self, text: Any) -> str:
         if not isinstance(text, str):
-            raise TypeError(f"alt: expected a text or a function that gives one, got {text!r}")
+            raise TypeError(f"alt: expected a string or a function that returns one, got {text!r}")
         if not text.strip():
             raise ValueError(
-                f"alt: figure {self.name!r} needs a text that says what it shows, got none"
+                f"alt: expected a text that says what figure {self.name!r} shows, got an empty one"
             )
         return text
 
@@ -181,7 +182,7 @@ class Explorer:
         for n in given or {}:
             if n not in self.grid:
                 raise ValueError(
-                    f"{argument}: {n!r} is not a parameter, expected one of {list(self.grid)}"
+                    f"{argument}: expected parameters from {list(self.grid)}, got {n!r}"
                 )
         return dict(given or {})
 
@@ -190,13 +191,14 @@ class Explorer:
         return f"<Explorer {self.name}({sizes})>"
 
     def state(self, **params: float | str) -> dict[str, Any]:
-        """Return the figure of one state as plain JSON.
+        """Return the figure in one state as plain JSON.
 
         Args:
-            **params: Values, in the grid or between; the rest as in ``initial``.
+            **params: Values of parameters, from the grid or between its values. All other
+                parameters have their initial values.
 
         Returns:
-            ``data`` and ``layout``; the alternative text is ``layout.meta.alt``.
+            ``data`` and ``layout``. The alternative text is ``layout.meta.alt``.
 
         Raises:
             TypeError: If ``draw`` does not return a figure.
@@ -228,15 +230,15 @@ class Explorer:
         return plain
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figure with the frames of all its states, as plain JSON.
+        """Return the figure with the frames of all its states as plain JSON.
 
         Returns:
-            ``data``, ``layout`` and ``frames`` as plotly has them;
-            ``layout.meta.explorer`` says what the sliders are.
+            ``data``, ``layout`` and ``frames`` in the form of plotly. ``layout.meta.explorer``
+            describes the controls.
 
         Raises:
-            ValueError: If the number of traces changes between states, or the
-                JSON is larger than ``max_bytes``.
+            ValueError: If the number of traces changes between states, or if the JSON is larger
+                than ``max_bytes``.
         """
         programs = Programs() if self.computes else None
         whole = self._drawn(self._point({}, programs), programs)
@@ -268,9 +270,9 @@ class Explorer:
         size = len(json.dumps(whole, separators=(",", ":")).encode())
         if size > self.max_bytes:
             raise ValueError(
-                f"figure {self.name!r} takes {size:,} bytes, more than "
-                f"max_bytes={self.max_bytes:,}: give the grid fewer values, draw fewer points, "
-                "or round them"
+                f"figure {self.name!r} must take at most max_bytes = {self.max_bytes:,} bytes, got "
+                f"{size:,}. Give the grid fewer values, draw fewer points, or round their "
+                "coordinates."
             )
         return whole
 
@@ -292,9 +294,9 @@ class Explorer:
             states.append(self._drawn(self._point(point, programs), programs))
             if len(states[-1]["data"]) != traces:
                 raise ValueError(
-                    f"draw: the number of traces must not change, got {traces} in the default "
-                    f"state and {len(states[-1]['data'])} at {point}; draw an empty trace instead "
-                    "of none"
+                    f"draw: expected the same number of traces in every state, got {traces} in the "
+                    f"default state and {len(states[-1]['data'])} at {point}. Draw an empty trace "
+                    "instead of leaving it out."
                 )
             share_filled(whole, states[-1])
         return split_states(states, list(stored), [len(v) for v in stored.values()])
@@ -305,18 +307,18 @@ class Explorer:
         return go.Figure(self.to_json(), skip_invalid=True)
 
     def widget(self) -> ipywidgets.VBox:
-        """Return the figure below its live controls; needs ipywidgets."""
+        """Return the figure with live controls above it, for which ipywidgets is needed."""
         from lab.explore.controls import controls
 
         shown = self.state, self.grid, self.initial, self.labels, self.live, self.play
         return controls(*shown, self.forms, drawn_by(self.draw))
 
     def forms(self, figure: Mapping[str, Any], alt: str) -> dict[str, str]:
-        """Return what stands for a figure of this explorer where plotly cannot draw.
+        """Return the poster and the text of a figure, for programs that cannot draw plotly figures.
 
         Args:
-            figure: One of its states, as plain JSON.
-            alt: What it shows, in words.
+            figure: One state of the figure, as plain JSON.
+            alt: The alternative text of this state.
         """
         drawn = drawn_by(self.draw)
         source = f"Drawn by {drawn[0]} in {drawn[1]}." if drawn else ""

@@ -1,11 +1,11 @@
-"""Figures as small, repeatable JSON, and the frames that move them.
+"""Figures as small JSON, which is the same in every run, and the frames of their states.
 
-A figure that depends on parameters is kept as one whole figure, its default
-state, and *frames* that hold only what changes.  A value stands once for each
-combination of the parameters that it depends on: a curve that follows ``base``
-alone is not repeated for every ``distance``.  A state is the default figure
-with one frame of each group laid over it.  Everything that differs between any
-two states is in some group, so a state never depends on the states before it.
+A figure with parameters is stored as one whole figure, its default state, and *frames*, which
+contain only the differences. A value is stored once for each combination of those parameters on
+which it depends. For example, a curve that depends only on ``base`` is not repeated for every
+``distance``. A state is the default figure with one frame of each group laid over it. Everything
+that differs between any two states is in some group, so a state never depends on the states shown
+before it.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ Index = tuple[int, ...]
 
 
 def value_text(value: float | str) -> str:
-    """Return how a parameter's value is shown beside its slider and written in the address."""
+    """Return the text of a value of a parameter, for its slider and for the address of the page."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def control_kind(values: Sequence[Any]) -> str:
-    """Return which control fits a parameter: one decision for the page and the live widget.
+    """Return the kind of control of a parameter, for the page and for the live widget.
 
     Args:
-        values: All that it can have.
+        values: All values of the parameter.
 
     Returns:
-        ``"switch"`` for yes and no, ``"slider"`` for an amount, which moves smoothly: numbers with
-        ``FEWEST_STOPS`` or more. What is named, and a handful of numbers, is ``"choice"``
-        (buttons), or ``"list"`` if it is many.
+        ``"switch"`` for booleans; ``"slider"`` for an amount, that is, for at least
+        ``FEWEST_STOPS`` numbers; ``"choice"`` (buttons) for names or few numbers; and ``"list"`` if
+        there are too many for buttons.
     """
     if len(values) == 2 and all(isinstance(value, bool) for value in values):
         return "switch"
@@ -90,21 +90,20 @@ def _plain(value: Any) -> Any:
 
 
 def figure_json(fig: go.Figure) -> Json:
-    """Return a figure as small, plain and repeatable JSON, without its template.
+    """Return a figure without its template as small JSON, which is the same in every run.
 
     Args:
         fig: A plotly figure.
 
     Returns:
-        A dictionary with ``data`` and ``layout``: arrays are lists, numbers are
-        rounded to six digits, rounding noise about zero is zero, a number that
-        is not finite is None.
+        A dictionary with ``data`` and ``layout``. Arrays are lists, and numbers are rounded to six
+        digits. Rounding errors around 0 become 0, and numbers that are not finite become None.
     """
     return plain_figure(fig.to_dict())
 
 
 def plain_figure(figure: Mapping[str, Any]) -> Json:
-    """Return a figure that is a dictionary already as :func:`figure_json` does."""
+    """Return the result of :func:`figure_json` for a figure that is already a dictionary."""
     plain: Json = _plain(figure)
     plain.pop("frames", None)
     plain["layout"].pop("template", None)
@@ -135,25 +134,24 @@ def _put(target: Json, path: Path, value: Any) -> None:
 
 
 def frame_name(axes: Sequence[int], index: Sequence[int], names: Sequence[str]) -> str:
-    """Name the frame of a group at a point of the grid: ``"base=2,dim=0"``."""
+    """Return the name of the frame of a group at a grid point, such as ``"base=2,dim=0"``."""
     return ",".join(f"{names[a]}={index[a]}" for a in axes)
 
 
 def split_states(
     states: Sequence[Json], names: Sequence[str], sizes: Sequence[int]
 ) -> tuple[list[list[str]], list[Json]]:
-    """Find the frames that lead from any state to any other.
+    """Return the frames with which any state follows from any other state.
 
     Args:
-        states: The figure at each point of the grid, the last parameter fastest;
-            all have the same number of traces.
-        names: The parameters.
-        sizes: How many values each parameter has.
+        states: The figure at each point of the grid, with the last parameter changing fastest. All
+            have the same number of traces.
+        names: Names of the parameters.
+        sizes: Number of values of each parameter.
 
     Returns:
-        The groups (each a list of parameters) and the frames of all groups, as
-        plotly has them: ``name``, ``data`` with ``traces``, ``layout``.  None in
-        a frame takes a value away.
+        The groups (each a list of parameters) and the frames of all groups in the form of plotly:
+        ``name``, ``data`` with ``traces``, and ``layout``. None in a frame removes a value.
     """
     traces = range(len(states[0]["data"]))
     parts = [

@@ -1,4 +1,4 @@
-"""The loss while a model trains, drawn in the notebook."""
+"""The loss during the training of a model, drawn in the notebook."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from lab.explore.style import COLOURS, PALETTE, layout
 __all__ = ["LiveLoss", "Steps"]
 
 PAUSE = 0.5
-"""Seconds between two pictures, at least."""
+"""Smallest number of seconds between two images."""
 DASHES = (None, "dash", "dot")
-"""Of the curves of one colour: the first is solid."""
+"""Line styles of curves with the same colour. The first curve is solid."""
 
 
 class Steps(Protocol):
-    """What is drawn: a :class:`~lab.train.history.History` is one."""
+    """The logged steps and losses to be drawn, such as a :class:`~lab.train.history.History`."""
 
     steps: list[int]
     losses: list[float]
 
 
 class LiveLoss:
-    """A figure that follows the loss of one run, or of several after each other.
+    """A figure that follows the loss of one run, or of several runs one after another.
 
-    ``fit(model, task, settings, on_log=LiveLoss(total=400))`` draws one curve; with names,
-    ``live = LiveLoss(400, ["softmax", "relu"])``, each run is told which one is its own:
-    ``fit(..., on_log=live.of("relu"))``.
+    ``fit(model, task, settings, on_log=LiveLoss(total=400))`` draws one curve. For several runs,
+    pass their names, ``live = LiveLoss(400, ["softmax", "relu"])``, and give each run the function
+    for its own curve: ``fit(..., on_log=live.of("relu"))``.
 
-    The saved notebook keeps the last picture, with a text that says what it shows. Outside a
-    notebook nothing is drawn. Where nobody looks on (``STRINGLIB_LIVE=0`` in the environment, as
-    ``tools/notebooks.py`` sets it) only the last picture is drawn, when the last run is over.
+    A saved notebook contains the last image, with an alternative text. Outside a notebook nothing
+    is drawn. With ``STRINGLIB_LIVE=0`` in the environment, as ``tools/notebooks.py`` sets it, only
+    the last image is drawn, when the last run is finished.
 
     Args:
-        total: Steps of a run.
-        names: One per run; a method in :data:`~lab.explore.style.COLOURS` has its colour.
-        said: Name → the words that the legend shows for it, if not the name itself.
-        chance: The loss of guessing, a dotted line.
-        title: Above the figure; in lower case and with dashes its name in the page, where no two
-            figures may have the same.
+        total: Number of steps of a run.
+        names: Names of the runs. A method in :data:`~lab.explore.style.COLOURS` has its colour.
+        said: Function from a name to its text in the legend. Default: the name itself.
+        chance: Loss of a random guess, drawn as a dotted line.
+        title: Title of the figure. In lower case and with dashes it is the name of the figure in
+            its page, so it must be unique there.
 
     Raises:
-        ValueError: If ``total`` is less than 1, or names are missing or double.
+        ValueError: If ``total`` is less than 1, or if names are missing or repeated.
     """
 
     def __init__(
@@ -72,16 +72,18 @@ class LiveLoss:
         self._drawn = 0.0
 
     def __call__(self, history: Steps) -> None:
-        """Follow the only run; of several, see :meth:`of`."""
+        """Follow the only run. If there are several runs, use :meth:`of`."""
         if len(self.names) > 1:
-            raise ValueError(f"of(name) must say which of {self.names} the run is, got none")
+            raise ValueError(
+                f"the figure has several runs, {self.names}. Pass of(name) as on_log of each."
+            )
         self.of(self.names[0])(history)
 
     def of(self, name: str) -> Callable[[Steps], None]:
-        """Return what to give one run as its ``on_log``.
+        """Return the function that one run gets as its ``on_log``.
 
         Raises:
-            ValueError: If the name is not one of the figure.
+            ValueError: If the figure has no run of this name.
         """
         if name not in self.names:
             raise ValueError(f"name must be one of {self.names}, got {name!r}")
@@ -93,7 +95,7 @@ class LiveLoss:
         return follow
 
     def figure(self) -> go.Figure:
-        """Return the figure as it stands."""
+        """Return the figure in its present state."""
         lines: list[go.Scatter] = []
         for name, (steps, losses) in self.curves.items():
             colour = self._colour(name)
@@ -119,7 +121,7 @@ class LiveLoss:
         return fig
 
     def alt(self) -> str:
-        """Return what the figure shows, in words."""
+        """Return the alternative text of the figure."""
         shown = [
             f"{self.said(name)}: from {losses[0]:.2g} to {losses[-1]:.2g}."
             for name, (_, losses) in self.curves.items()

@@ -1,4 +1,4 @@
-"""A figure of several panels: each says what it holds, not where it lies."""
+"""Figures with several panels. A panel defines its contents, and a function arranges the panels."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ HEAD = {"yanchor": "bottom", "showarrow": False}
 
 @dataclass(frozen=True)
 class Panel:
-    """What one panel of a figure holds.
+    """The contents of one panel of a figure.
 
     Args:
-        traces: What is drawn in it.
-        head: The words above it.
-        x: Its horizontal axis, as ``plotly.graph_objects.layout.XAxis`` has it.
-        y: Its vertical axis.
-        shapes: Lines and areas, as plotly has them.  They stand on the panel's own axes; with
-            ``"yref": "domain"`` the panel is 1 high, with ``"xref": "domain"`` 1 wide.
-        square: Whether one step is as long on both axes.
-        width: Its part of a row, beside the widths of the others.
+        traces: What is drawn in the panel.
+        head: Title of the panel.
+        x: The horizontal axis, as ``plotly.graph_objects.layout.XAxis`` takes it.
+        y: The vertical axis.
+        shapes: Lines and areas in the form of plotly, on the axes of the panel. With
+            ``"yref": "domain"`` the panel has height 1, and with ``"xref": "domain"`` width 1.
+        square: Whether a unit has the same length on both axes.
+        width: Width relative to the other panels of the row.
     """
 
     traces: list[Any]
@@ -46,24 +46,24 @@ def panels(
     down: float = 0.16,
     **overrides: Any,
 ) -> go.Figure:
-    """Draw panels in rows from the top; a row's panels fill its width.
+    """Arrange panels in rows, from the top. The panels of a row fill its width.
 
     Args:
-        *rows: The panels of each row, from the left, or the only one.
-        heights: Parts of the rows; equal unless given.
-        across: What is left between two panels of a row, as a share of the figure's width.
-        down: What is left between two rows, as a share of the figure's height.
+        *rows: The panels of each row from the left, or the only panel of a row.
+        heights: Relative heights of the rows. Default: equal heights.
+        across: Gap between two panels of a row, as a share of the width of the figure.
+        down: Gap between two rows, as a share of the height of the figure.
         **overrides: As for :func:`~lab.explore.style.layout`.
 
     Returns:
-        A figure with the traces in the order of their panels, which are numbered as one reads
-        them. The first has the axes ``x`` and ``y``, the second ``x2`` and ``y2``.
+        A figure with the traces in the order of their panels, which are numbered in reading order.
+        The first panel has the axes ``x`` and ``y``, the second ``x2`` and ``y2``.
 
     Raises:
-        ValueError: If there are not as many heights as rows.
+        ValueError: If the number of heights is not the number of rows.
     """
     if heights and len(heights) != len(rows):
-        raise ValueError(f"heights must be one for each of {len(rows)} rows, got {len(heights)}")
+        raise ValueError(f"heights must have {len(rows)} numbers, one per row, got {len(heights)}")
     traces: list[Any] = []
     heads: list[dict[str, Any]] = []
     shapes: list[dict[str, Any]] = []

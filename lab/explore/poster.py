@@ -1,8 +1,8 @@
-"""What stands for a figure where plotly cannot draw it: its poster, and its words.
+"""The poster and the text of a figure, for programs that cannot draw plotly figures.
 
-GitHub's preview, nbconvert and a JupyterLab without plotly's extension show an output's
-``text/html``. A picture in ``src`` passes every one of them, and a sanitiser too, where an
-``<svg>`` of its own would not.
+GitHub's preview, nbconvert and a JupyterLab without plotly's extension show the ``text/html`` of an
+output. All of them show an image in ``src``, also after a sanitiser, which would remove an
+``<svg>`` element.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ GROUND = '<rect width="100%" height="100%" fill="#fff"/>'
 
 
 def digest(figure: Mapping[str, Any]) -> str:
-    """Return what tells whether a poster is of this figure as it stands: what is drawn, no words.
+    """Return a digest of what a figure draws, by which its poster is recognised.
+
+    Words of the figure do not change the digest.
 
     Args:
         figure: A figure as plain JSON, in its first state.
@@ -35,11 +37,11 @@ def digest(figure: Mapping[str, Any]) -> str:
 
 
 def poster(figure: Mapping[str, Any], name: str) -> str:
-    """Return the poster of a figure as SVG, or nothing where no poster is of it as it stands.
+    """Return the poster of a figure as SVG, or "" if no poster shows its present state.
 
     Args:
         figure: The figure as plain JSON, in its first state.
-        name: The name of the explorer, and of its poster.
+        name: Name of the explorer and of its poster.
     """
     path = POSTERS / f"{name}.svg"
     svg = path.read_text(encoding="utf8") if path.exists() else ""
@@ -47,12 +49,12 @@ def poster(figure: Mapping[str, Any], name: str) -> str:
 
 
 def poster_html(figure: Mapping[str, Any], name: str, said: str) -> str:
-    """Return a figure's poster as HTML; its words where no poster is of the figure as it stands.
+    """Return the poster of a figure as HTML, or its text if no poster shows its present state.
 
     Args:
         figure: The figure as plain JSON, in its first state.
-        name: The name of the explorer, and of its poster.
-        said: What the figure shows, in words.
+        name: Name of the explorer and of its poster.
+        said: The alternative text of the figure.
     """
     svg = poster(figure, name)
     if not svg:
@@ -63,7 +65,7 @@ def poster_html(figure: Mapping[str, Any], name: str, said: str) -> str:
 
 
 def drawn_by(draw: Callable[..., Any]) -> tuple[str, str] | None:
-    """Return the function that draws, and its file in the repository; None without such a file."""
+    """Return the function that draws and its file in the repository, or None without a file."""
     draw = inspect.unwrap(draw)
     file = inspect.getsourcefile(draw) if inspect.isfunction(draw) else None
     if file is None or not Path(file).is_relative_to(ROOT):

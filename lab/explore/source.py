@@ -1,4 +1,4 @@
-"""Code of the package in a notebook, coloured, and always as it is."""
+"""Source code of the package in a notebook, always in its current version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Source"]
 
 
 class Source:
-    """What functions do, without their docstrings, which the reference has.
+    """The source code of functions, without their docstrings, which are on the API pages.
 
     Args:
         *functions: Functions, methods or classes with a source file.

@@ -1,8 +1,8 @@
-"""One style for every figure of the book, plotly and matplotlib alike.
+"""One style for every figure of the book, for plotly and matplotlib.
 
-A colour belongs to a method in the whole book.  Every colour stands out from a
-white and from a near-black page (contrast at least 3 to 1), and within one
-family of methods no two are confused under red-green colour blindness.
+Each method has its colour in the whole book. Every colour has a contrast of at least 3 to 1 with a
+white and with a near-black page. Within a family of methods, no two colours are confused by readers
+with red-green colour blindness.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PALETTE = {
 }
 
 COLOURS = {name: PALETTE[method.colour] for name, method in METHODS.items()}
-"""Name of a method → its colour, one mapping for the whole book."""
+"""Colour of each method, by name, in the whole book."""
 
 DIVERGING = [
     [0.0, "#1f4fd8"],
@@ -44,27 +44,27 @@ DIVERGING = [
     [0.75, "#eda75a"],
     [1.0, "#b85c00"],
 ]
-"""A plotly colour scale for values about zero (set ``zmid=0``)."""
+"""A plotly colour scale for values on both sides of zero (set ``zmid=0``)."""
 
 SEQUENTIAL = [[0.0, "#14306f"], [0.35, "#2f5fe8"], [0.7, "#5fb6d9"], [1.0, "#f3e9b5"]]
 """A plotly colour scale for values from small to large."""
 
 
 def layout(**overrides: Any) -> go.Layout:
-    """Return the book's plotly layout: small margins, a legend below the axes, no zooming.
+    """Return the plotly layout of the book: small margins, a legend below the axes, no zooming.
 
-    Colours of text, grid and background are left out: the page sets them for
-    its light and its dark mode.  Fonts without a size shrink on a phone.
+    The layout does not set the colours of text, grid and background, because the page sets them for
+    its light and its dark mode. Fonts without a size are smaller on a phone.
 
     Args:
-        **overrides: As for ``plotly.graph_objects.Layout``, for instance
-            ``height=320`` or ``xaxis_title="distance"``.
+        **overrides: As for ``plotly.graph_objects.Layout``, for example ``height=320`` or
+            ``xaxis_title="distance"``.
 
     Returns:
         A layout for ``Figure(data, layout(...))`` or ``fig.update_layout(...)``.
 
     Raises:
-        ValueError: If an override is no property of a plotly layout.
+        ValueError: If an override is not a property of a plotly layout.
     """
     base = go.Layout(
         height=380,
@@ -89,17 +89,17 @@ def layout(**overrides: Any) -> go.Layout:
 
 
 LIFTED = 10
-"""Pixels by which plotly.js sets the first line of a title with several lines too high."""
+"""Number of pixels by which plotly.js places the first line of a multi-line title too high."""
 TEXT, MUTED, GRID = "#1f2328", "#5b6570", "#d9dde2"
-"""Text, axes and grid of a picture: the page puts its own colours in their place."""
+"""Colours of text, axes and grid of an image. The page replaces them by its own colours."""
 
 
 def use_matplotlib_style() -> None:
-    """Give matplotlib's figures the book's colours and sizes, and in a notebook the form SVG.
+    """Set the colours and sizes of the book in matplotlib, and SVG as the format in a notebook.
 
-    A picture as wide as by default can be read on a phone: its text is 10 pixels high there. The
-    ground is white for Jupyter; the page leaves it out. Two runs give the same bytes. A notebook
-    saves each picture with the text of :func:`~lab.explore.describe.describe`.
+    An image of the default width can be read on a phone, where its text is 10 pixels high. The
+    background is white for Jupyter, and the page removes it. Two runs give the same bytes. A
+    notebook saves each image with the text of :func:`~lab.explore.describe.describe`.
     """
     import matplotlib as mpl
     from cycler import cycler

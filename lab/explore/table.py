@@ -1,4 +1,4 @@
-"""Numbers as a table, with their intervals drawn beside them."""
+"""Tables of numbers, with a drawing of their intervals."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Interval = tuple[float, float, float]
 
 
 class Noted(NamedTuple):
-    """A cell whose words open a note, on the page.
+    """A cell of a table whose words open a note on the page.
 
     Attributes:
-        words: What the cell shows.
-        note: What it rests on.
+        words: Text of the cell.
+        note: Text of the note.
     """
 
     words: str
@@ -26,25 +26,28 @@ class Noted(NamedTuple):
 Cell = str | int | float | Interval | Noted
 
 LONG = 20
-"""From so many rows on the page's headings sort."""
+"""Number of rows from which on the headings of a table on the page sort it."""
 
 
 class Table:
-    """A table whose first column names the rows.
+    """A table whose first column contains the names of the rows.
 
-    A notebook keeps it as aligned text, for readers of the file, and as HTML for the page, which
-    draws each interval on an axis, and sorts a long table by what is pressed.
+    A notebook stores the table as aligned text, for readers of the file, and as HTML for the page.
+    The page draws each interval on an axis, and sorts a long table by the column whose heading is
+    pressed.
 
     Args:
         columns: Heading → cells, one for each row: a text, a number, ``(mean, low, high)``, or a
             text with a note, :class:`Noted`.
         caption: What the table shows, with the unit.
-        digits: Digits behind the point.
-        marked: Names of the rows that decide.
-        folded: Whether the page shows the caption alone until it is pressed: data behind a picture.
+        digits: Number of decimal places.
+        marked: Names of the rows to be highlighted.
+        folded: Whether the page shows only the caption until it is pressed, for the data of an
+            image.
 
     Raises:
-        ValueError: If there is no column, columns differ in length, or a marked row is not there.
+        ValueError: If there is no column, if columns have different lengths, or if a marked row
+            does not exist.
 
     Example:
         >>> Table({"encoder": ["none", "RoPE"], "accuracy": [(0.12, 0.1, 0.14), (0.9, 0.85, 0.95)]},
@@ -66,7 +69,7 @@ class Table:
     ) -> None:
         if len({len(cells) for cells in columns.values()}) != 1:
             raise ValueError(
-                "columns must be one or more, of one length, got "
+                "columns must contain at least one column, and all must have the same length, got "
                 f"{ {head: len(cells) for head, cells in columns.items()} }"
             )
         self.columns = {head: list(cells) for head, cells in columns.items()}
@@ -74,7 +77,9 @@ class Table:
         self.names = [self._text(cell)[0] for cell in next(iter(self.columns.values()))]
         for name in marked:
             if name not in self.names:
-                raise ValueError(f"marked must name rows, {', '.join(self.names)}, got {name!r}")
+                raise ValueError(
+                    f"marked must contain names of rows, {', '.join(self.names)}, got {name!r}"
+                )
 
     def __repr__(self) -> str:
         texts = [[head, *map(self._line, cells)] for head, cells in self.columns.items()]

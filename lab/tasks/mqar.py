@@ -1,4 +1,4 @@
-"""Multi-query associative recall (MQAR): every key is asked once, most of them soon."""
+"""Multi-query associative recall (MQAR): every key is queried once, most keys soon."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from stringlib.spec import Positive, at_least, require
 
 
 class MQAR(Task):
-    """Pairs first, then every key once more: at each the model names the key's value.
+    """Pairs, followed by every key once more, at which the model predicts the value of the key.
 
     With two pairs, 16 tokens and a vocabulary of 12::
 
         inputs    2  8  4  7  0  0  4  0  0  0  0  0  2  0  0  0
         targets   .  .  .  .  .  .  7  .  .  .  .  .  8  .  .  .
 
-    Keys come from 1 … ``vocab // 2 − 1``, values from ``vocab // 2`` … ``vocab − 1``; the keys of a
-    sequence are all different, and so are its values. The tokens behind the pairs are taken two by
-    two; each two are a slot, and a key is asked at the first token of its slot. Slots are drawn
-    without replacement, slot k = 1, 2, … with a probability proportional to
-    :math:`k^{power - 1}`: the smaller ``power``, the sooner a key is asked.
+    Keys are from 1 … ``vocab // 2 − 1``, values from ``vocab // 2`` … ``vocab − 1``. All keys of a
+    sequence are different, and so are its values. The tokens after the pairs form slots of two
+    tokens each, and a key is queried at the first token of its slot. Slots are drawn without
+    replacement. Slot k = 1, 2, … has a probability proportional to :math:`k^{power - 1}`, so a
+    smaller ``power`` means that keys are queried sooner.
 
     Args:
-        pairs: Pairs in a sequence.
-        length: Tokens in a sequence, even, at least ``4 * pairs``.
-        vocab: Size of the vocabulary; the source has 8192.
-        power: Exponent of the power law; 1 is uniform.
-        random_filler: Fill the places where nothing stands with random tokens instead of 0.
+        pairs: Number of pairs in a sequence.
+        length: Number of tokens in a sequence, an even number of at least ``4 * pairs``.
+        vocab: Size of the vocabulary. The source uses 8192.
+        power: Exponent of the power law. With 1 the distribution is uniform.
+        random_filler: If True, unused tokens are random instead of 0.
 
     Source:
         Arora et al. 2024 (Zoology), appendix E, and its ``multiquery_ar``.
@@ -81,11 +81,11 @@ class MQAR(Task):
         return torch.rand(size, count, generator=generator).topk(self.pairs).indices
 
     def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
-        """Return ``"test"``: 1,000 sequences, each with ``pairs`` questions."""
+        """Return ``"test"``: 1,000 sequences, each with ``pairs`` queries."""
         generator = torch.Generator().manual_seed(self.test_seed)
         return {"test": iter([self.batch(250, generator) for _ in range(4)])}
 
     def model(self, **options: Any) -> nn.Module:
-        """Return two layers of two heads with 64 channels."""
+        """Return a model with two layers of two heads and 64 channels."""
         sizes = {"dim": 64, "depth": 2, "heads": 2, "mlp": None, "tied": False}
         return LanguageModel(self.vocab, **{**sizes, "length": self.length, **options})

@@ -1,4 +1,4 @@
-"""Associative recall: name the value that stood behind a key."""
+"""Associative recall: retrieve the value that followed a key."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from stringlib.spec import at_least, require
 
 
 class Recall(Task):
-    """A list of pairs, then one of its keys: the model names the value of that key.
+    """A list of pairs, followed by one of its keys: the model predicts the value of this key.
 
-    With two pairs, keys ``a`` and ``b``, values 0 to 7::
+    With two pairs, keys ``a`` and ``b``, and values 0 to 7::
 
         inputs    b  5  a  2  b
         targets   .  .  .  .  5
 
-    ``pairs`` of them make ``2 * pairs + 1`` tokens. The values are the tokens 0 … ``values − 1``,
-    the keys those after them. The keys of a sequence are all different, the values are random and
-    may repeat. What a key means is new in each sequence, so that nothing can be learned by heart.
+    A sequence with ``pairs`` pairs has ``2 * pairs + 1`` tokens. The values are the tokens 0 …
+    ``values − 1``, and the keys are the tokens after them. The keys of a sequence are all
+    different. The values are random and may repeat. The pairs are new in each sequence, so the
+    model cannot learn the values of keys by heart.
 
     Args:
-        pairs: Pairs in a sequence.
-        keys: Keys to choose from; ``pairs`` if omitted.
-        values: Values to choose from.
+        pairs: Number of pairs in a sequence.
+        keys: Number of different keys. Default: ``pairs``.
+        values: Number of different values.
 
     Raises:
-        ValueError: If ``keys`` are fewer than ``pairs``.
+        ValueError: If ``keys`` is smaller than ``pairs``.
     """
 
     test_seed = 10_000
@@ -61,11 +62,11 @@ class Recall(Task):
         return {"test": iter([self.batch(500, generator) for _ in range(4)])}
 
     def chance(self) -> float:
-        """Return the accuracy of naming the commonest value of each test sequence.
+        """Return the accuracy of predicting the most frequent value of each test sequence.
 
-        That needs no attention, only an average: a model that does not beat it recalls nothing.
-        :func:`~lab.theory.capacity.guess_accuracy` is what to expect of it, 0.32 for 8 pairs
-        and 8 values.
+        For this prediction an average of the values is enough, so a model with no higher accuracy
+        retrieves nothing. :func:`~lab.theory.capacity.guess_accuracy` gives the expected accuracy,
+        0.32 for 8 pairs and 8 values.
         """
         right = count = 0
         for tokens, targets in self.held_out()["test"]:
@@ -75,7 +76,7 @@ class Recall(Task):
         return right / count
 
     def model(self, **options: Any) -> nn.Module:
-        """Return one layer of one head with 32 channels and no feed-forward part."""
+        """Return a model with one layer of one head, 32 channels, and no feed-forward layer."""
         sizes = {"dim": 32, "depth": 1, "heads": 1, "mlp": None, "tied": False}
         sizes["length"] = 2 * self.pairs + 1
         return LanguageModel(self.values + self.keys, **{**sizes, **options})

@@ -28,15 +28,15 @@ TASKS: dict[str, Callable[..., Task]] = {
     "text": Text,
     "wikitext": wikitext,
 }
-"""Name → constructor. ``moved-digits`` is ``digits`` on a canvas of 16."""
+"""Constructors of tasks by name. ``moved-digits`` is ``digits`` on a canvas of 16 pixels."""
 
 
 def make_task(name: str, **options: Any) -> Task:
-    """Return a new task by its name.
+    """Return a new task, given its name.
 
     Args:
-        name: One of ``TASKS``.
-        **options: Those of the task.
+        name: A name in ``TASKS``.
+        **options: Options of the task.
     """
     require_name("name", name, TASKS)
     return TASKS[name](**options)

@@ -1,4 +1,4 @@
-"""What a task is to the training loop."""
+"""The interface between a task and the training loop."""
 
 from __future__ import annotations
 
@@ -11,35 +11,37 @@ import torch
 from torch import Tensor, nn
 
 IGNORE = -100
-"""The target of a place where nothing is asked."""
+"""Target of a token at which the model has nothing to predict."""
 
 LESS_IS_BETTER = {"accuracy": False, "bits": True}
-"""Known metric → whether less of it is better."""
+"""Known metric → whether a lower score is better."""
 
 
 class Task(ABC):
-    """Examples, and how an answer is judged.
+    """Base class of tasks: batches for training, test sets, loss and score.
 
-    A batch is a function of the generator alone, so that a run can be resumed at any step and
-    several processes can each take their rows of the same batch.
+    A batch depends only on the generator. So a run can be continued at any step, and each of
+    several processes can use some rows of the same batch.
 
     Raises:
-        TypeError: If a class names a metric of its own and does not say whether less is better, or
-            says of a known one what it is not.
+        TypeError: If a class defines a metric of its own without ``less_is_better``, or if
+            ``less_is_better`` is wrong for a known metric.
     """
 
     metric = "accuracy"
-    """``"accuracy"``, ``"bits"`` (bits a target), or a metric of your own, which comes with its
-    ``score`` and ``chance``; it stands in the class."""
+    """``"accuracy"``, ``"bits"`` (bits per target), or a metric of your own.
+
+    For a metric of your own, also define ``score`` and ``chance``. Define the metric in the class.
+    """
 
     less_is_better = False
-    """Whether less of the metric is better; stated beside each metric of your own."""
+    """Whether a lower score is better. Define it together with a metric of your own."""
 
     test_seed: int | None = None
-    """What test sets are drawn from; None for a task whose test sets are not drawn."""
+    """Seed of the test sets. None for a task whose test sets are not drawn at random."""
 
     def __init_subclass__(cls, **told: Any) -> None:
-        """Know whether less is better, so that no choice is made in the wrong direction."""
+        """Set ``less_is_better``, so that the best score is chosen in the right direction."""
         super().__init_subclass__(**told)
         stated = {"metric", "less_is_better"} & vars(cls).keys()
         if not stated:
@@ -49,27 +51,28 @@ class Task(ABC):
         if not isinstance(less, bool) or known not in (None, less):
             raise TypeError(
                 f"less_is_better of {cls.__name__} must be "
-                f"{'stated, True or False,' if known is None else known} for its metric "
-                f"{cls.metric!r}, got {less}"
+                f"{'True or False' if known is None else known} for the metric {cls.metric!r}, "
+                f"got {less}. Define it in the class."
             )
         cls.less_is_better = less
 
     @abstractmethod
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return inputs, ``(size, ...)``, and targets, ``(size, ...)``, to train on."""
+        """Return inputs, ``(size, ...)``, and targets, ``(size, ...)``, for training."""
 
     @abstractmethod
     def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
-        """Return for each named test set its batches, the same every time."""
+        """Return the batches of each test set, by its name. They are the same in every call."""
 
     def validation(self) -> Self:
-        """Return the same task to choose with, a learning rate for instance.
+        """Return the same task with other test sets, for example to choose a learning rate.
 
-        What this task tests on is not touched. Where test sets are drawn, they are drawn anew;
-        where there are data, the last tenth of what this task trains on is tested on instead.
+        The test sets of this task are not used. If test sets are drawn at random, new ones are
+        drawn. If there are fixed data, the last tenth of the training data is the test set.
 
         Raises:
-            NotImplementedError: If a task of your own has no such method, nor a ``test_seed``.
+            NotImplementedError: If a task of your own defines neither this method nor
+                ``test_seed``.
         """
         if self.test_seed is None:
             raise NotImplementedError(
@@ -80,12 +83,12 @@ class Task(ABC):
         return other
 
     def chance(self) -> float | None:
-        """Return the score of a guess without thought, on each test set; None if none is known."""
+        """Return the score of a random guess on each test set, or None if it is not known."""
         return None
 
     @abstractmethod
     def model(self, **options: Any) -> nn.Module:
-        """Return a new model that fits the task."""
+        """Return a new model for the task."""
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the summed cross-entropy, in nats, of the targets that are not ``IGNORE``."""
@@ -97,7 +100,7 @@ class Task(ABC):
         """Return the summed score of the targets that are not ``IGNORE``.
 
         Raises:
-            NotImplementedError: If a metric of your own has no such method.
+            NotImplementedError: If a task with a metric of your own does not define this method.
         """
         if self.metric not in LESS_IS_BETTER:
             raise NotImplementedError(f"{type(self).__name__} must define score() of {self.metric}")
@@ -107,6 +110,6 @@ class Task(ABC):
 
 
 def without_end(data: Tensor) -> tuple[Tensor, Tensor]:
-    """Return training data without its end, and its end, a tenth, to choose with."""
+    """Return training data without their last tenth, and this tenth as validation data."""
     end = max(1, len(data) // 10)
     return data[:-end], data[-end:]

@@ -1,4 +1,4 @@
-"""Text as bytes: name the next one."""
+"""Text as bytes: predict the next byte."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from stringlib.spec import Positive, require
 def python_topics() -> bytes:
     """Return the language reference that comes with Python (``pydoc_data.topics``).
 
-    Its topics in alphabetical order, with an empty line between them. The text differs a little
-    from one version of Python to the next, in length too: about 466,000 bytes in Python 3.11.
-    Numbers of bits per byte compare only when taken with the same text; a record of a study names
-    the version.
+    The topics are in alphabetical order, with an empty line between them. The text and its length
+    differ a little between versions of Python; in Python 3.11 it has about 466,000 bytes. Bits per
+    byte can be compared only for the same text, so the record of a study contains the version.
     """
     from pydoc_data.topics import topics
 
@@ -30,31 +29,35 @@ def python_topics() -> bytes:
 
 
 class Text(Task):
-    """Name each next byte; the score is in bits per byte, :eq:`eq-bits-per-byte`.
+    """Predict each next byte; the score is in bits per byte, :eq:`eq-bits-per-byte`.
 
-    The end of the text is the test set. It is read in windows, for each of ``test_lengths`` one
-    test set with that name (``"128"``), and the same bytes are asked for at every length, as many
-    as fill windows of the longest; so lengths that divide it are compared on exactly one text.
+    The end of the text is the test set. It is read in windows. For each of ``test_lengths`` there
+    is a test set with the length as its name (``"128"``). The same bytes are predicted at every
+    length, as many as fill windows of the longest length. So lengths that divide the longest length
+    are compared on exactly the same text.
 
-    Without ``last``, every byte of a window is asked for, and windows follow each other without
-    overlap. The first bytes of a window have little to go by, and a longer window has fewer such:
-    it scores better for that alone. With ``last``, only the final ``last`` bytes of each window
-    are asked for, and windows are ``last`` apart: at length n each is predicted from at least
-    ``n - last`` bytes before it. What differs between lengths is then the context alone.
+    Without ``last``, every byte of a window is predicted, and windows do not overlap. The first
+    bytes of a window are hard to predict, because little context precedes them. A longer window has
+    a smaller share of such bytes, so its score is better for this reason alone. With ``last``, only
+    the final ``last`` bytes of each window are predicted, and each window begins ``last`` bytes
+    after the one before. At length n, each byte is then predicted from at least ``n - last`` bytes
+    before it, so only the context differs between lengths.
 
     Args:
-        text: The text; :func:`python_topics` if omitted.
-        length: Bytes of a window to train on.
-        test_lengths: Bytes of the windows to test on; ``length`` if empty.
-        share: Share of the text to train on.
-        test: A text to test on; then all of ``text`` is trained on, and ``share`` is not read.
-        last: How many bytes at the end of a test window are asked for; all if omitted.
-        windows: At most so many windows of the longest length, or blocks of ``last`` bytes, spread
-            evenly over the test text; all if omitted. Long windows that overlap cost much.
+        text: The text. Default: :func:`python_topics`.
+        length: Number of bytes of a training window.
+        test_lengths: Numbers of bytes of the test windows. Default: ``length``.
+        share: Share of the text for training.
+        test: A separate test text. All of ``text`` is then used for training, and ``share`` is
+            ignored.
+        last: Number of bytes at the end of a test window that are predicted. Default: all.
+        windows: Largest number of windows of the longest length, or of blocks of ``last`` bytes,
+            which are spread evenly over the test text. Default: all. Long windows that overlap take
+            much time.
 
     Raises:
-        TypeError: If ``text`` is neither bytes nor a string, or a count is not an integer.
-        ValueError: If a number is out of its range or a text is shorter than a window.
+        TypeError: If ``text`` is neither bytes nor a string, or if a number is not an integer.
+        ValueError: If a number is out of range, or if a text is shorter than a window.
     """
 
     metric = "bits"
@@ -72,7 +75,7 @@ class Text(Task):
     ) -> None:
         require("length", length, int)
         if not isinstance(test_lengths, Sequence):
-            raise TypeError(f"test_lengths must be a sequence of counts, got {test_lengths!r}")
+            raise TypeError(f"test_lengths must be a sequence of integers, got {test_lengths!r}")
         for n in test_lengths:
             require("test_lengths", n, int)
         self.length, self.test_lengths = length, tuple(test_lengths) or (length,)
@@ -98,14 +101,14 @@ class Text(Task):
         self._require_windows()
 
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return bytes, ``(size, length)``, and those that follow them."""
+        """Return bytes, ``(size, length)``, and for each byte the byte that follows it."""
         require("size", size, int)
         start = torch.randint(len(self.train) - self.length, (size, 1), generator=generator)
         window = self.train[start + torch.arange(self.length + 1)].long()
         return window[:, :-1], window[:, 1:]
 
     def validation(self) -> Self:
-        """Return the task with the end of the training text to test on.
+        """Return the task with the end of the training text as the test set.
 
         Raises:
             ValueError: If a part of the text is then shorter than a window.
@@ -116,7 +119,7 @@ class Text(Task):
         return other
 
     def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
-        """Return for each test length, by its name, windows of the end of the text."""
+        """Return windows of the test text for each test length, by its name."""
         return {str(n): self._windows(n) for n in self.test_lengths}
 
     def _require_windows(self) -> None:
@@ -126,7 +129,8 @@ class Text(Task):
         ):
             if len(part) <= least:
                 raise ValueError(
-                    f"text must have more than {least} bytes to {name} on, got {len(part)}"
+                    f"text must have more than {least} bytes in its part {name!r}, got "
+                    f"{len(part)}. Pass a longer text or smaller lengths."
                 )
 
     def _windows(self, length: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -161,15 +165,16 @@ class Text(Task):
 
 
 def wikitext(path: str | Path | None = None, **options: Any) -> Text:
-    """Return WikiText-103 as raw bytes: 540 MB to train on, its own test set of 1.3 MB.
+    """Return WikiText-103 as raw bytes: 540 MB for training, and a test set of 1.3 MB.
 
     Args:
-        path: A folder with the data set's parquet files; downloaded once if omitted.
-        **options: Those of :class:`Text` but for the texts.
+        path: Folder with the parquet files of the data set. Default: None, which downloads the
+            files once.
+        **options: Options of :class:`Text` except ``text`` and ``test``.
 
     Raises:
         ImportError: If the package ``datasets`` is missing.
-        ConnectionError: If the data can be neither found nor downloaded.
+        ConnectionError: If the data are not on this machine and cannot be downloaded.
 
     Source:
         Merity et al. 2017.

@@ -1,4 +1,4 @@
-"""Volumes: which way one mark lies from another."""
+"""Volumes: predict the direction from one mark to another."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from stringlib.models.vit import ViT
 from stringlib.spec import Count0, at_least, require
 
 MARKS = 3
-"""Channels of a volume, one for mark a, one for mark b, one for those that mean nothing."""
+"""Number of channels of a volume, for mark a, mark b and distractors."""
 
 
 class Volumes(Task):
-    """Two marks on a line along an axis: the model names the direction from a to b.
+    """Two marks on a line along an axis: the model predicts the direction from a to b.
 
-    A volume is a cube of cells, each empty or with a mark; channel 0 is 1 at mark a, channel 1 at
-    mark b, channel 2 at marks that mean nothing. Class ``2 * axis`` says that b lies further along
-    that axis than a, ``2 * axis + 1`` that it lies less far. All six are equally frequent, and so
-    are all distances.
+    A volume is a cube of cells. Each cell is empty or contains a mark. Channel 0 is 1 at mark a,
+    channel 1 at mark b, and channel 2 at distractors, which have no meaning. Class ``2 * axis``
+    means that b has a larger coordinate along this axis than a, and ``2 * axis + 1`` that b has a
+    smaller one. All six classes are equally frequent, and so are all distances.
 
-    In training a and b are in the first ``region`` cells of each axis. They are there in
-    ``"test"`` too, and there a place says much: a mark at the edge has the other further in. In
-    ``"moved"`` they are in the last ``region`` cells. While the regions do not overlap, no place of
-    a mark in ``"moved"`` has been trained on, and what was learned of the places alone is worth
-    nothing; the offset from a to b still says everything. The other marks are anywhere, so every
-    place has been seen with something in it.
+    In training, a and b are in the first ``region`` cells of each axis. In the test set ``"test"``
+    they are in this region too. There, the position of one mark already contains information: if a
+    mark is at the edge, the other mark is further inside. In the test set ``"moved"``, a and b are
+    in the last ``region`` cells. If the two regions do not overlap, the positions of the marks in
+    ``"moved"`` do not occur in training, so what a model has learned about absolute positions does
+    not help. The offset from a to b still determines the class. Distractors can be in any cell, so
+    every cell contains marks in training.
 
     Args:
-        size: Cells along each axis.
-        region: Cells along each axis where a and b are in training; half of ``size`` if omitted.
-        others: Marks that mean nothing.
+        size: Number of cells along each axis.
+        region: Number of cells along each axis in which a and b are in training. Default: half of
+            ``size``.
+        others: Number of distractors.
     """
 
     test_seed = 10_000
@@ -45,10 +47,10 @@ class Volumes(Task):
             require("region", region, at_least(2))
         self.size, self.region, self.others = size, region or max(2, size // 2), others
         if self.region > size:
-            raise ValueError(f"region must be at most size {size}, got {region}")
+            raise ValueError(f"region must be at most size = {size}, got {region}")
         require("others", others, Count0)
         if others > size**3 - 2:
-            raise ValueError(f"others must leave cells for a and b of {size**3}, got {others}")
+            raise ValueError(f"others must be at most size³ − 2 = {size**3 - 2}, got {others}")
 
     def batch(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return volumes, ``(size, 3, *3 sizes)``, and directions, ``(size,)``."""
@@ -56,7 +58,7 @@ class Volumes(Task):
         return self._drawn(size, 0, generator)
 
     def chance(self) -> float:
-        """Return the accuracy of always naming one direction of the six."""
+        """Return the accuracy of always predicting the same one of the six directions."""
         return 1 / 6
 
     def held_out(self) -> dict[str, Iterator[tuple[Tensor, Tensor]]]:
@@ -91,10 +93,11 @@ class Volumes(Task):
         return volumes.unflatten(-1, (self.size,) * 3), labels
 
     def model(self, **options: Any) -> nn.Module:
-        """Return a transformer of two layers of two heads with 48 channels, a token a cell.
+        """Return a transformer of two layers of two heads with 48 channels and one token per cell.
 
-        It averages its tokens. A class token would not do: it stands still while the others are
-        rotated, so a relative encoder tells it where each of them is.
+        The readout is the average of the tokens. A class token would not be suitable, because it is
+        not rotated. So with a class token, even a relative encoder gives access to absolute
+        positions.
         """
         sizes = {"dim": 48, "depth": 2, "heads": 2, "hidden": 96, "channels": MARKS, "pool": "mean"}
         return ViT((self.size,) * 3, **{"patch_size": 1, "classes": 6, **sizes, **options})

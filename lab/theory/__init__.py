@@ -1,10 +1,12 @@
-"""What the book proves and no layer computes.
+"""Quantities that the book derives but that no layer computes.
 
-How far random features are from the exponential (:mod:`~lab.theory.variance`, for structured
-rows :mod:`~lab.theory.structured_variance`); how the scores of RoPE fall with distance
-(:mod:`~lab.theory.rope_decay`), what an encoder makes of an offset (:mod:`~lab.theory.offsets`)
-and of longer texts than in training (:mod:`~lab.theory.extrapolation`); what attention costs
-(:mod:`~lab.theory.cost`) and how much it recalls (:mod:`~lab.theory.capacity`); and how results
-are told: mean and interval (:mod:`~lab.theory.spread`), bits as perplexity
-(:mod:`~lab.theory.perplexity`).
+- The errors of random features: :mod:`~lab.theory.variance`, and for structured rows
+  :mod:`~lab.theory.structured_variance`.
+- The scores of RoPE as a function of distance: :mod:`~lab.theory.rope_decay`; the scores of an
+  encoder as a function of the offset: :mod:`~lab.theory.offsets`; and texts that are longer than in
+  training: :mod:`~lab.theory.extrapolation`.
+- The cost of attention, :mod:`~lab.theory.cost`, and how much it retrieves,
+  :mod:`~lab.theory.capacity`.
+- Statistics of results: means and intervals, :mod:`~lab.theory.spread`, and perplexity,
+  :mod:`~lab.theory.perplexity`.
 """

@@ -1,4 +1,4 @@
-"""How much of n stored pairs comes back out of attention: errors, and what bounds them."""
+"""Retrieval of n stored pairs by attention: errors, and bounds on these errors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from stringlib.spec import Floats, Positive, checked
 def recall_error(weights: Floats[Tensor, "... n n"]) -> Tensor:
     r"""Return :math:`\|A - I\|_F^2/n`, :eq:`eq-linear-recall`.
 
-    This is the mean square error of a retrieved value, in units of the mean square of a value,
-    when query t asks for pair t and the values are independent with mean 0.
+    This is the mean square error of a retrieved value, divided by the mean square of a value, if
+    query t retrieves pair t and the values are independent with mean 0.
 
     Args:
-        weights: What each query takes of each value, ``(..., n, n)``.
+        weights: Weight of each value (column) for each query (row), ``(..., n, n)``.
 
     Returns:
-        ``(...)``.
+        The errors, ``(...)``.
     """
     n = weights.shape[-1]
     right = weights.diagonal(dim1=-2, dim2=-1)
@@ -30,19 +30,20 @@ def recall_error(weights: Floats[Tensor, "... n n"]) -> Tensor:
 
 
 def least_error(n: int, m: int) -> float:
-    """Return 1 − m/n, or 0 if m ≥ n: no m features do better, :eq:`eq-linear-capacity`."""
+    """Return 1 − m/n, or 0 if m ≥ n: the least error with m features, :eq:`eq-linear-capacity`."""
     return max(0.0, 1 - m / n)
 
 
 def crosstalk_error(n: int, overlap: float, spread: float) -> float:
-    r"""Return the error of normalised attention among n random keys, :eq:`eq-linear-crosstalk`.
+    """Return the error of normalised attention among n random keys, :eq:`eq-linear-crosstalk`.
 
-    A mean-field approximation: sums over the wrong keys are put at their means.
+    This is a mean-field approximation, which replaces sums over the wrong keys by their means.
 
     Args:
-        n: Pairs in the state.
-        overlap: Mean comparison of a query with a wrong key, that with the right one being 1.
-        spread: Mean square of the same.
+        n: Number of pairs in the state.
+        overlap: Mean similarity of a query with a wrong key, divided by its similarity with the
+            right key.
+        spread: Mean square of the same quotient.
     """
     wrong = (n - 1) * overlap
     return (wrong**2 + (n - 1) * spread) / (1 + wrong) ** 2
@@ -50,19 +51,20 @@ def crosstalk_error(n: int, overlap: float, spread: float) -> float:
 
 @checked
 def delta_recall_moments(n: int, m: int, rate: Positive = 1.0) -> tuple[list[float], list[float]]:
-    r"""Return what a delta state answers to each of n random keys: :eq:`eq-delta-recall`.
+    r"""Return moments of the values that a delta state retrieves for n random keys.
 
-    Keys are independent and uniform on the unit sphere; values do not depend on them. At small
-    rates the noise over signal is below that of a sum: :eq:`eq-delta-small-rate`.
+    The keys are independent and uniform on the unit sphere, and the values do not depend on them,
+    :eq:`eq-delta-recall`. At small rates the ratio of noise to signal is below that of a plain sum,
+    :eq:`eq-delta-small-rate`.
 
     Args:
-        n: Pairs, each written once.
-        m: Features of a key.
-        rate: :math:`\beta`, above 0 and below 2.
+        n: Number of pairs, each of which is written once.
+        m: Number of features of a key.
+        rate: The rate :math:`\beta`, above 0 and below 2.
 
     Returns:
-        How much of the value is in the answer, and the mean square of the answer, both in units of
-        a value: a number for each key, the first written first.
+        Two lists with one number per key, in the order of writing: the coefficient of its value in
+        the retrieved vector, and the mean square of this vector divided by that of a value.
 
     Raises:
         ValueError: If the rate is not between 0 and 2.
@@ -80,23 +82,24 @@ def delta_recall_moments(n: int, m: int, rate: Positive = 1.0) -> tuple[list[flo
 
 @checked
 def delta_recall_error(n: int, m: int, rate: Positive = 1.0) -> list[float]:
-    """Return how far off the answers of :func:`delta_recall_moments` are, in mean square.
+    """Return the mean square errors of the values of :func:`delta_recall_moments`.
 
-    Arguments and errors are those of that function. A state that only adds has (n − 1)/m for every
-    key.
+    Arguments and raised errors are those of this function. For a plain sum the error is (n − 1)/m
+    for every key.
     """
     return [r - 2 * c + 1 for c, r in zip(*delta_recall_moments(n, m, rate), strict=True)]
 
 
 @checked
 def delta_noise(load: Positive, rate: Positive) -> float:
-    r"""Return the mean noise over signal of a delta state with many channels: :eq:`eq-delta-noise`.
+    r"""Return the mean ratio of noise to signal of a delta state with many channels.
 
-    That of a state that only adds is the load, and so is the limit for small rates.
+    The ratio is given by :eq:`eq-delta-noise`. For a plain sum it is the load, and so is the limit
+    for small rates.
 
     Args:
-        load: x, pairs for each channel, above 0.
-        rate: :math:`\beta`, above 0 and below 2.
+        load: The load x, the number of pairs per channel, above 0.
+        rate: The rate :math:`\beta`, above 0 and below 2.
     """
     a = rate * (2 - rate)
     return -math.expm1(-a * load) / (a * load) * (1 + math.expm1(2 * rate * load) / (2 * rate)) - 1
@@ -104,14 +107,15 @@ def delta_noise(load: Positive, rate: Positive) -> float:
 
 @checked
 def delta_noise_correction(load: Positive, rate: Positive) -> float:
-    r"""Return C: with d channels, the mean noise over signal is about ``delta_noise`` + C/d.
+    r"""Return the correction C of :func:`delta_noise` for a finite number of channels.
 
-    For small rates C tends to −1, since that of a state that only adds is the load minus 1/d.
-    Equation :eq:`eq-delta-noise-rate`.
+    With d channels, the mean ratio of noise to signal is about ``delta_noise`` + C/d,
+    :eq:`eq-delta-noise-rate`. For small rates C tends to −1, because for a plain sum the ratio is
+    the load minus 1/d.
 
     Args:
-        load: x, pairs for each channel, above 0.
-        rate: :math:`\beta`, above 0 and below 2.
+        load: The load x, the number of pairs per channel, above 0.
+        rate: The rate :math:`\beta`, above 0 and below 2.
     """
     a, signal = rate * (2 - rate), math.exp(2 * rate * load)
     f, g = -math.expm1(-a * load) / (a * load), math.expm1(2 * rate * load) / (2 * rate)
@@ -121,9 +125,9 @@ def delta_noise_correction(load: Positive, rate: Positive) -> float:
 
 @checked
 def best_delta_rate(load: Positive) -> float:
-    """Return the rate, from 0 to 1, for which :func:`delta_noise` is least at a load.
+    """Return the rate from 0 to 1 for which :func:`delta_noise` is least at a given load.
 
-    By a search that thirds the interval; the noise falls up to one rate and rises from it on.
+    The noise falls up to one rate and then rises. The function finds this rate by ternary search.
     """
     low, high = 0.0, 1.0
     for _ in range(80):
@@ -137,14 +141,15 @@ def best_delta_rate(load: Positive) -> float:
 
 @checked
 def guess_accuracy(pairs: int, values: int) -> Fraction:
-    r"""Return :math:`\mathbb E[\max_v c_v] / P`, the exact score of naming the commonest value.
+    r"""Return :math:`\mathbb E[\max_v c_v] / P`, the expected accuracy of the most frequent value.
 
-    The values of the pairs are independent and uniform, :math:`c_v` of them are v, and one pair is
-    asked. Nothing that knows the counts alone does better: :eq:`eq-recall-guess`.
+    The values of the P pairs are independent and uniform, and one pair is queried. :math:`c_v` is
+    the number of pairs with the value v. No prediction from these numbers alone has a higher
+    expected accuracy, :eq:`eq-recall-guess`.
 
     Args:
-        pairs: Pairs P in a sequence.
-        values: Values to choose from.
+        pairs: Number P of pairs in a sequence.
+        values: Number of different values.
     """
     # E[max] = sum over t of P(max > t)
     above = [1 - _share_at_most(t, pairs, values) for t in range(pairs)]
@@ -153,10 +158,10 @@ def guess_accuracy(pairs: int, values: int) -> Fraction:
 
 @checked
 def guess_loss(pairs: int, values: int) -> float:
-    """Return the mean cross-entropy, in nats, of answering with the shares of the values.
+    """Return the mean cross-entropy, in nats, of predicting each value with its share of the pairs.
 
-    Nothing that knows the counts alone does better: :eq:`eq-recall-guess-loss`. Arguments are those
-    of :func:`guess_accuracy`.
+    No prediction from the numbers of the values alone has a lower mean, :eq:`eq-recall-guess-loss`.
+    The arguments are those of :func:`guess_accuracy`.
     """
     loss = 0.0
     for count in range(1, pairs + 1):
@@ -168,10 +173,10 @@ def guess_loss(pairs: int, values: int) -> float:
 
 @checked
 def swap_bound(values: int) -> Fraction:
-    """Return 1 − (1 − 1/values)/4: what sums over places cannot beat, :eq:`eq-recall-swap`.
+    """Return 1 − (1 − 1/values)/4, an upper bound for sums over positions, :eq:`eq-recall-swap`.
 
     Args:
-        values: Values to choose from.
+        values: Number of different values.
     """
     return 1 - (1 - Fraction(1, values)) / 4
 

@@ -1,4 +1,4 @@
-r"""Signs that bring an orthogonal matrix within reach of the Cayley transform, and how many swaps.
+"""Signs with which an orthogonal matrix becomes the Cayley transform of a matrix of small entries.
 
 Everything is computed in float64.
 """
@@ -15,19 +15,20 @@ from stringlib.spec import Floats, Positive, checked
 
 @checked
 def first_signs(matrix: Floats[Tensor, "d d"]) -> Tensor:
-    r"""Return signs E with :math:`|\det(I + QE)| \ge 1`, one after the other.
+    r"""Return signs E with :math:`|\det(I + QE)| \ge 1`, chosen one after the other.
 
-    Gauss eliminates :math:`Q + E`. Before row i goes, its pivot is some a and a sign is still to be
-    added: that of a, so that no pivot is below 1.
+    The function applies Gaussian elimination to :math:`Q + E`. Each sign is chosen when its row is
+    eliminated: it is the sign of the pivot without it, so that no pivot is below 1 in absolute
+    value.
 
     Args:
-        matrix: Q, orthogonal, ``(d, d)``.
+        matrix: The orthogonal matrix Q, ``(d, d)``.
 
     Returns:
-        1 or −1, float64, ``(d,)``.
+        The signs 1 or −1, float64, ``(d,)``.
 
     Source:
-        As Biborski 2026 (arXiv:2601.16271), who bounds S by it.
+        As Biborski 2026 (arXiv:2601.16271), who bounds S in this way.
     """
     rest = matrix.double().clone()
     signs = torch.ones(len(rest), dtype=torch.float64, device=rest.device)
@@ -41,28 +42,29 @@ def first_signs(matrix: Floats[Tensor, "d d"]) -> Tensor:
 
 @checked
 def cayley_signs(matrix: Floats[Tensor, "d d"], excess: Positive = 0.01) -> tuple[Tensor, int]:
-    r"""Return signs E for which the S of QE has no entry above :math:`1 + \varepsilon` in size.
+    r"""Return signs E for which no entry of the S of QE exceeds :math:`1 + \varepsilon`.
 
-    From :func:`first_signs` on, the two signs of the largest entry change as long as it is larger.
-    Each time the determinant grows by its square, so there are no more swaps than
-    :func:`most_swaps`, equation :eq:`eq-cayley-swaps`.
+    The function starts from :func:`first_signs`. As long as the largest entry of S in absolute
+    value exceeds the limit, the two signs of its row and column change. Each change multiplies the
+    determinant by the square of this entry, so there are at most :func:`most_swaps` changes,
+    equation :eq:`eq-cayley-swaps`.
 
     Args:
-        matrix: Q, orthogonal, ``(d, d)``.
-        excess: :math:`\varepsilon > 0`.
+        matrix: The orthogonal matrix Q, ``(d, d)``.
+        excess: The number :math:`\varepsilon > 0`.
 
     Returns:
-        The signs, float64, ``(d,)``, with QE the Cayley transform of a skew-symmetric S, and the
-        number of swaps.
+        The signs, float64, ``(d,)``, for which QE is the Cayley transform of a skew-symmetric S,
+        and the number of swaps.
 
     Raises:
-        ValueError: If ``matrix`` has no entry.
+        ValueError: If ``matrix`` is empty.
 
     Source:
-        The determinant that grows: O'Dorney 2014, who takes the largest of all.
+        O'Dorney 2014 uses the growth of the determinant, and takes the largest of all determinants.
     """
     if not len(matrix):
-        raise ValueError(f"matrix must have an entry, got shape {tuple(matrix.shape)}")
+        raise ValueError(f"matrix must not be empty, got shape {tuple(matrix.shape)}")
     wide = matrix.double()
     signs, swaps = first_signs(wide), 0
     while True:
@@ -76,27 +78,28 @@ def cayley_signs(matrix: Floats[Tensor, "d d"], excess: Positive = 0.01) -> tupl
 
 @checked
 def most_swaps(size: int, excess: Positive) -> int:
-    r"""Return the most swaps, :math:`d \ln 2 / 2\ln(1 + \varepsilon)` rounded down.
+    r"""Return the largest number of swaps, :math:`d \ln 2 / 2\ln(1 + \varepsilon)` rounded down.
 
     Equation :eq:`eq-cayley-swaps`.
 
     Args:
-        size: d.
-        excess: :math:`\varepsilon > 0`.
+        size: Number d of rows.
+        excess: The number :math:`\varepsilon > 0`.
     """
     return int(size * math.log(2) / (2 * math.log1p(excess)))
 
 
 @checked
 def hard_matrix(size: int, excess: Positive) -> Tensor:
-    r"""Return a matrix that needs at least as many swaps as :eq:`eq-cayley-swaps-worst` says.
+    r"""Return a matrix that needs at least as many swaps as :eq:`eq-cayley-swaps-worst` states.
 
     Its blocks have :math:`3 + \lfloor 2\log_2(1 + \varepsilon)\rfloor` channels, and the S of each
     block has an entry above :math:`1 + \varepsilon`. The first signs are all 1.
 
     Args:
-        size: d. The channels that are left after the last block get 1 on the diagonal.
-        excess: :math:`\varepsilon > 0`.
+        size: Number d of rows. If channels remain after the last block, their diagonal entries are
+            1.
+        excess: The number :math:`\varepsilon > 0`.
 
     Returns:
         An orthogonal matrix, float64, ``(d, d)``.
@@ -119,13 +122,15 @@ def hard_matrix(size: int, excess: Positive) -> Tensor:
 
 @checked
 def inverse_cayley(matrix: Floats[Tensor, "d d"]) -> Tensor:
-    r"""Return :math:`S = (I - P)(I + P)^{-1}`, whose transform P is, :eq:`eq-cayley-transform`.
+    r"""Return the matrix S whose Cayley transform is P, :eq:`eq-cayley-transform`.
+
+    The result is :math:`S = (I - P)(I + P)^{-1}`.
 
     Args:
-        matrix: P, orthogonal without the eigenvalue −1, ``(d, d)``.
+        matrix: An orthogonal matrix P without the eigenvalue −1, ``(d, d)``.
 
     Returns:
-        float64, of the same shape.
+        The matrix S, float64, of the same shape.
     """
     wide = matrix.double()
     eye = torch.eye(len(wide), dtype=wide.dtype, device=wide.device)

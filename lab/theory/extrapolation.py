@@ -1,4 +1,4 @@
-"""Longer texts than in training: angles not seen, weight beyond the trained length, dilution."""
+"""Texts longer than in training: new angles, weight beyond the training length, and dilution."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from stringlib.spec import Floats, Positive, checked
 
 @checked
 def seen_turns(frequencies: Floats[Tensor, "..."], length: Positive) -> Tensor:
-    r"""Return the turns each pair makes in training, :math:`r_i = T\theta_i/2\pi`.
+    r"""Return the number of full turns of each pair in training, :math:`r_i = T\theta_i/2\pi`.
 
-    A pair with less than one turn leaves part of the circle unseen. For RoPE with base b these
-    are the pairs behind :math:`i^* = \frac d2 \log_b \frac{T}{2\pi}`, equation
+    If a pair makes less than one turn, some angles do not occur in training. For RoPE with base b
+    these are the pairs with an index above :math:`i^* = \frac d2 \log_b \frac{T}{2\pi}`, equation
     :eq:`eq-extra-turns`.
 
     Args:
-        frequencies: Radians per position, any shape.
-        length: T, tokens of a text in training.
+        frequencies: Frequencies in radians per position, of any shape.
+        length: Number T of tokens of a text in training.
 
     Returns:
-        float64, of the shape of ``frequencies``.
+        The numbers of turns, float64, of the shape of ``frequencies``.
     """
     return widen(frequencies).abs() * (length / (2 * math.pi))
 
@@ -37,19 +37,20 @@ def unseen_share(
     length: Positive,
     longer: Positive,
 ) -> Tensor:
-    r"""Return the share of the circle that a pair meets for the first time at test.
+    r"""Return the share of the circle whose angles occur at test but not in training.
 
-    A causal score sees the angles from 0 to :math:`T\theta_i` in training and to
+    The angles of causal attention go from 0 to :math:`T\theta_i` in training, and to
     :math:`T'\theta_i'` at test, equation :eq:`eq-extra-unseen`.
 
     Args:
-        frequencies: :math:`\theta` in training, radians per position, any shape.
-        scaled: :math:`\theta'` at test, of the same shape; without scaling the same again.
-        length: T, tokens of a text in training.
-        longer: :math:`T'`, tokens at test.
+        frequencies: Frequencies :math:`\theta` in training, in radians per position, of any shape.
+        scaled: Frequencies :math:`\theta'` at test, of the same shape. Without scaling, pass
+            ``frequencies`` again.
+        length: Number T of tokens of a text in training.
+        longer: Number :math:`T'` of tokens at test.
 
     Returns:
-        Between 0 and 1, float64, of the shape of ``frequencies``.
+        Shares between 0 and 1, float64, of the shape of ``frequencies``.
 
     Raises:
         ValueError: If the shapes differ.
@@ -66,19 +67,19 @@ def unseen_share(
 @torch.no_grad()
 @checked
 def effective_window(bias: RelativeBias, length: int) -> Tensor:
-    r"""Return :math:`N(n) = \sum_{\Delta<n} e^{b(\Delta)-b(0)}`: how many tokens a head hears.
+    r"""Return the effective window :math:`N(n) = \sum_{\Delta<n} e^{b(\Delta)-b(0)}` of each head.
 
-    Where all contents score alike, the nearest token has the weight 1 before normalisation, and
-    the sum of all n is that of so many near tokens. For ALiBi with slope m it stays below
-    :math:`1/(1-e^{-m})`, equation :eq:`eq-extra-alibi`. For KERPLE's logarithm it stays bounded if
-    and only if :math:`r_1 > 1`, equation :eq:`eq-extra-kerple`.
+    If the content of all keys gives the same score and the nearest token has weight 1 before
+    normalisation, the n tokens together have the weight N(n). For ALiBi with slope m, N stays below
+    :math:`1/(1-e^{-m})`, equation :eq:`eq-extra-alibi`. For KERPLE's logarithmic bias, N is bounded
+    if and only if :math:`r_1 > 1`, equation :eq:`eq-extra-kerple`.
 
     Args:
         bias: The bias.
-        length: n, tokens up to and including the query's own.
+        length: Number n of tokens, including that of the query.
 
     Returns:
-        float64, ``(heads,)``.
+        The windows, float64, ``(heads,)``.
     """
     device = next(iter((*bias.parameters(), *bias.buffers()))).device
     rows = widen(bias.at(torch.arange(length, device=device)))
@@ -87,35 +88,36 @@ def effective_window(bias: RelativeBias, length: int) -> Tensor:
 
 @checked
 def tail_share(bias: RelativeBias, length: int, longer: int) -> Tensor:
-    r"""Return the share of the weight that lies farther away than training reached.
+    """Return the share of the weight on keys that are further away than the training length.
 
-    It is :math:`1 - N(T)/N(T')` with :func:`effective_window` N, for contents that score alike.
-    For ALiBi it is at most :math:`e^{-mT}`, equation :eq:`eq-extra-alibi`.
+    The share is :math:`1 - N(T)/N(T')` with the :func:`effective_window` N, if the content of all
+    keys gives the same score. For ALiBi it is at most :math:`e^{-mT}`, equation
+    :eq:`eq-extra-alibi`.
 
     Args:
         bias: The bias.
-        length: T, tokens of a text in training.
-        longer: :math:`T'`, tokens at test.
+        length: Number T of tokens of a text in training.
+        longer: Number :math:`T'` of tokens at test.
 
     Returns:
-        Between 0 and 1, float64, ``(heads,)``.
+        Shares between 0 and 1, float64, ``(heads,)``.
 
     Raises:
-        ValueError: If ``longer`` is below ``length``.
+        ValueError: If ``longer`` is less than ``length``.
     """
     if longer < length:
-        raise ValueError(f"longer must be at least {length}, as length is, got {longer}")
+        raise ValueError(f"longer must be at least length = {length}, got {longer}")
     return 1 - effective_window(bias, length) / effective_window(bias, longer)
 
 
 @checked
 def match_weight(gap: float, length: int) -> float:
-    r"""Return the softmax weight of one key whose score is higher than all others by a gap.
+    """Return the softmax weight of one key whose score exceeds all other scores by a gap.
 
-    :math:`1/(1 + (n-1)e^{-g})`, equation :eq:`eq-extra-dilution`.
+    The weight is :math:`1/(1 + (n-1)e^{-g})`, equation :eq:`eq-extra-dilution`.
 
     Args:
-        gap: g, the score of the right key less that of each other one.
-        length: n, number of keys.
+        gap: The gap g, the score of this key minus that of each other key.
+        length: Number n of keys.
     """
     return 1 / (1 + (length - 1) * math.exp(-gap))

@@ -1,4 +1,4 @@
-"""What a rotary encoder makes of the offset between a query and a key."""
+"""The scores of a rotary encoder as a function of the offset from query to key."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ def offset_scores(
     k: Floats[Tensor, "... heads encoder.head_dim"],
     offsets: Positions[Tensor, "n encoder.coord_dim"],
 ) -> Tensor:
-    r"""Return the score of a query with a key at each offset, unscaled, :eq:`eq-grid-score`.
+    r"""Return the score of a query and a key at each offset, without scaling, :eq:`eq-grid-score`.
 
-    Relative encoders know nothing else: :math:`\langle R(r)q, R(r+\delta)k\rangle =
-    q^\top R(\delta)k` wherever the query stands.
+    With a relative encoder the score depends on the positions only through the offset:
+    :math:`\langle R(r)q, R(r+\delta)k\rangle = q^\top R(\delta)k` for every position r of the
+    query.
 
     Args:
         encoder: The encoder.
         q: Queries, ``(..., heads, head_dim)``.
         k: Keys, of the same shape and dtype.
-        offsets: :math:`\delta`, from the query to the key: ``(n, coord_dim)``.
+        offsets: Offsets :math:`\delta` from the query to the key, ``(n, coord_dim)``.
 
     Returns:
-        ``(..., heads, n)``.
+        The scores, ``(..., heads, n)``.
 
     Raises:
-        TypeError: If ``q`` and ``k`` are not of one dtype.
-        ValueError: If they have not one shape, or not the encoder's heads.
+        TypeError: If ``q`` and ``k`` have different dtypes.
+        ValueError: If ``q`` and ``k`` have different shapes, or not the number of heads of the
+            encoder.
     """
     if encoder.heads not in (1, q.shape[-2]):
         raise ValueError(f"q must have {encoder.heads} heads, got shape {tuple(q.shape)}")
@@ -48,16 +50,16 @@ def offset_scores(
 
 @checked
 def alias_gap(encoder: RotaryEncoder, offsets: Positions[Tensor, "n encoder.coord_dim"]) -> Tensor:
-    r"""Return how far each offset is from one that the encoder cannot see, :eq:`eq-grid-alias`.
+    r"""Return how far the rotation of each offset is from the identity, :eq:`eq-grid-alias`.
 
     Args:
         encoder: The encoder.
-        offsets: :math:`\delta`, ``(n, coord_dim)``.
+        offsets: Offsets :math:`\delta`, ``(n, coord_dim)``.
 
     Returns:
-        The largest distance, over all pairs, of the angle :math:`\Omega\delta` from a whole
-        number of turns, in radians: ``(heads, n)``. It is 0 if and only if
-        :math:`R(\delta) = I`; an encoder without pairs has 0 everywhere.
+        The largest distance, over all pairs, of the angle :math:`\Omega\delta` from a multiple of a
+        full turn, in radians, ``(heads, n)``. It is 0 if and only if :math:`R(\delta) = I`. For an
+        encoder without pairs it is 0 everywhere.
     """
     angles = widen(offsets) @ encoder.frequencies().mT
     beyond = (angles - 2 * math.pi * (angles / (2 * math.pi)).round()).abs()

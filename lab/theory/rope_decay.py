@@ -1,4 +1,4 @@
-r"""Does RoPE decay? Sums of waves over distance, the integral they start as, and their bounds.
+"""The decay of RoPE: sums of waves over distance, an integral near these sums, and bounds.
 
 :math:`n = d/2` is the number of pairs. Everything is computed in float64.
 """
@@ -29,22 +29,22 @@ def phase_sum(
 ) -> Tensor:
     r"""Return the sum of waves :math:`\sum_i h_i e^{\mathrm{i} t \theta_i}`.
 
-    Unless amplitudes are given it is :math:`S(t)`, equation :eq:`eq-decay-sum`, with
-    :math:`h_i = 1/n`: the real part is the score of equal vectors of ones, over d. Over all
-    distances the mean square is :math:`\sum_i |h_i|^2`, equation :eq:`eq-decay-mean-square`. With
-    :math:`h_i = e^{-\mathrm{i} t_0 \theta_i}/n` it is largest at :math:`t_0`, equation
+    By default this is :math:`S(t)`, equation :eq:`eq-decay-sum`, with :math:`h_i = 1/n`. The real
+    part of S(t) is the score of two vectors of ones, divided by d. The mean square over all
+    distances is :math:`\sum_i |h_i|^2`, equation :eq:`eq-decay-mean-square`. With
+    :math:`h_i = e^{-\mathrm{i} t_0 \theta_i}/n` the sum is largest at :math:`t_0`, equation
     :eq:`eq-decay-anywhere`.
 
     Args:
-        distances: t, any shape.
-        frequencies: θ, ``(pairs,)``.
-        amplitudes: h, real or complex, ``(pairs,)``.
+        distances: Distances t, of any shape.
+        frequencies: Frequencies θ, ``(pairs,)``.
+        amplitudes: Amplitudes h, real or complex, ``(pairs,)``.
 
     Returns:
-        complex128, of the shape of ``distances``.
+        The sums, complex128, of the shape of ``distances``.
 
     Raises:
-        ValueError: If the amplitudes are not one for each frequency.
+        ValueError: If there is not one amplitude for each frequency.
     """
     h = _amplitudes(frequencies, amplitudes)
     return (_waves(distances, frequencies) * h).sum(-1)
@@ -56,20 +56,20 @@ def abel_bound(
     frequencies: Floats[Tensor, "pairs"],
     amplitudes: Tensor | None = None,
 ) -> Tensor:
-    r"""Return RoFormer's upper bound of ``|phase_sum|``, equation :eq:`eq-decay-abel`.
+    r"""Return RoFormer's bound of the absolute value of :func:`phase_sum`, :eq:`eq-decay-abel`.
 
-    Without amplitudes it is the curve of RoFormer's figure 2.
+    Without amplitudes this is the curve in figure 2 of RoFormer.
 
     Args:
-        distances: t, any shape.
-        frequencies: θ, ``(pairs,)``, in the order of the pairs.
-        amplitudes: h, real or complex, ``(pairs,)``.
+        distances: Distances t, of any shape.
+        frequencies: Frequencies θ, ``(pairs,)``, in the order of the pairs.
+        amplitudes: Amplitudes h, real or complex, ``(pairs,)``.
 
     Returns:
-        float64, of the shape of ``distances``.
+        The bounds, float64, of the shape of ``distances``.
 
     Raises:
-        ValueError: If the amplitudes are not one for each frequency.
+        ValueError: If there is not one amplitude for each frequency.
 
     Source:
         Su et al. 2024 (RoFormer), section 3.4.3, equations 36 and 37, where :math:`h_n = 0`.
@@ -84,14 +84,15 @@ def abel_bound(
 def exp_integral(x: Floats[Tensor, "..."]) -> Tensor:
     r"""Return :math:`E_1(-\mathrm{i}x) = \int_x^\infty e^{\mathrm{i}u}/u\,du` for x > 0.
 
-    A power series up to 4, a continued fraction beyond. Not the divergent expansion of
-    equation :eq:`eq-decay-parts`, whose error has a floor.
+    The function uses a power series up to x = 4, and a continued fraction above. It does not use
+    the divergent expansion of equation :eq:`eq-decay-parts`, whose error cannot be made arbitrarily
+    small.
 
     Args:
-        x: Positive floats, any shape.
+        x: Positive floating-point numbers, of any shape.
 
     Returns:
-        complex128, of the same shape.
+        The integrals, complex128, of the same shape.
 
     Source:
         Abramowitz and Stegun 1964, 5.1.11 and 5.1.22 (the latter in its contracted form).
@@ -113,16 +114,16 @@ def exp_integral(x: Floats[Tensor, "..."]) -> Tensor:
 
 @checked
 def phase_integral(distances: Floats[Tensor, "..."], base: Base) -> Tensor:
-    r"""Return :math:`I(t)`, what :math:`S(t)` becomes with infinitely many pairs.
+    """Return :math:`I(t)`, the limit of :math:`S(t)` for infinitely many pairs.
 
-    Defined by equation :eq:`eq-decay-integral`, computed by :eq:`eq-decay-e1`.
+    It is defined by equation :eq:`eq-decay-integral` and computed by :eq:`eq-decay-e1`.
 
     Args:
-        distances: t ≥ 0, floats of any shape.
-        base: b > 1.
+        distances: Distances t ≥ 0, floating-point, of any shape.
+        base: The base b > 1.
 
     Returns:
-        complex128, of the same shape.
+        The integrals, complex128, of the same shape.
     """
     t = distances.double()
     away = torch.where(t == 0, 1.0, t)
@@ -132,17 +133,17 @@ def phase_integral(distances: Floats[Tensor, "..."], base: Base) -> Tensor:
 
 @checked
 def regimes(distances: Floats[Tensor, "..."], base: Base) -> tuple[Tensor, Tensor]:
-    r"""Return the two laws that the integral follows, equation :eq:`eq-decay-regimes`.
+    r"""Return the two approximations of the integral, equation :eq:`eq-decay-regimes`.
 
     Args:
-        distances: t > 0, floats of any shape.
-        base: b > 1.
+        distances: Distances t > 0, floating-point, of any shape.
+        base: The base b > 1.
 
     Returns:
-        :math:`(\ln(b/t) - \gamma)/\ln b`, the real part for 1 ≪ t ≪ b, and
-        :math:`b/(t \ln b)`, the size for t ≫ b, right up to a share of about
-        :math:`1/b + 1.5\,(b/t)^2`. There the real part is about minus this size times
-        :math:`\sin(t/b)`, up to a share of 1/b + b/t of the size: negative first.
+        :math:`(\ln(b/t) - \gamma)/\ln b`, the real part for 1 ≪ t ≪ b, and :math:`b/(t \ln b)`, the
+        absolute value for t ≫ b, with a relative error of about :math:`1/b + 1.5\,(b/t)^2`. For t ≫
+        b the real part is about minus this absolute value times :math:`\sin(t/b)`, with an error of
+        about 1/b + b/t times the absolute value. So it is negative at first.
     """
     t = distances.double()
     return ((base / t).log() - EULER) / math.log(base), base / (t * math.log(base))
@@ -150,35 +151,39 @@ def regimes(distances: Floats[Tensor, "..."], base: Base) -> tuple[Tensor, Tenso
 
 @checked
 def horizon(pairs: int, base: Base) -> float:
-    r"""Return the distance where the sum leaves its integral, equation :eq:`eq-decay-horizon`.
+    r"""Return the distance up to which the sum follows its integral, :eq:`eq-decay-horizon`.
 
     Args:
         pairs: Number of pairs :math:`n = d/2`.
-        base: b > 1.
+        base: The base b > 1.
 
     Returns:
-        :math:`2\pi n/\ln b`, where neighbouring fast pairs are a whole turn apart. Nearer, sum and
-        integral differ by no more than :func:`gap_bound` and the ends of the sum.
+        The horizon :math:`2\pi n/\ln b`, where the angles of neighbouring pairs of high frequency
+        differ by a full turn. At smaller distances, sum and integral differ by at most
+        :func:`gap_bound` and the terms at the ends of the sum.
     """
     return 2 * math.pi * pairs / math.log(base)
 
 
 @checked
 def corput_bound(speeds: Floats[Tensor, "... values"]) -> Tensor:
-    r"""Bound how far a sum of waves is from its integral, equation :eq:`eq-decay-corput`.
+    r"""Return a bound of the difference of a sum of waves and its integral, :eq:`eq-decay-corput`.
 
-    The waves :math:`e^{2\pi\mathrm{i}\varphi(j)}` stand at j = 0 … N, with half the first and half
-    the last; the integral is from 0 to N. With :math:`c(u) = 1/(\pi u) - \cot \pi u`, the error of
-    the constant speed u, the bound is
-    :math:`\tfrac12\big(|c(\varphi'(0))| + |c(\varphi'(N))| + V(c \circ \varphi')\big)`, V the total
-    variation. If :math:`\varphi'` is monotone and of one sign, that is :math:`c(\max|\varphi'|)`.
+    The terms of the sum are :math:`e^{2\pi\mathrm{i}\varphi(j)}` for j = 0 … N, with weight ½ for
+    the first and the last term. The integral is from 0 to N. Let
+    :math:`c(u) = 1/(\pi u) - \cot \pi u`, which is the error for a constant frequency u. Then the
+    bound is :math:`\tfrac12\big(|c(\varphi'(0))| + |c(\varphi'(N))| + V(c \circ \varphi')\big)`,
+    where V is the total variation. If :math:`\varphi'` is monotone and does not change its sign,
+    the bound is :math:`c(\max|\varphi'|)`.
 
     Args:
-        speeds: :math:`\varphi'` in turns per step, in order, ``(..., values)``: at both ends, where
-            it turns back and on both sides of a jump. What lies between is monotone.
+        speeds: Values of :math:`\varphi'` in turns per step, in order, ``(..., values)``: at both
+            ends, at all local extrema, and on both sides of a jump. Between these values
+            :math:`\varphi'` is monotone.
 
     Returns:
-        float64, ``(...)``; infinite if a speed reaches one turn per step.
+        The bounds, float64, ``(...)``. A bound is infinite if a value of :math:`\varphi'` reaches
+        one turn per step.
 
     Source:
         van der Corput 1921 with another constant, as lemma 4.8 of Titchmarsh 1986.
@@ -197,16 +202,16 @@ def corput_bound(speeds: Floats[Tensor, "... values"]) -> Tensor:
 
 @checked
 def gap_bound(distances: Floats[Tensor, "..."], pairs: int, base: Base) -> Tensor:
-    r"""Bound how far RoPE's sum is from its integral, equation :eq:`eq-decay-gap`.
+    r"""Return a bound of the difference between RoPE's sum and its integral, :eq:`eq-decay-gap`.
 
     Args:
-        distances: t ≥ 0, floats of any shape.
+        distances: Distances t ≥ 0, floating-point, of any shape.
         pairs: Number of pairs :math:`n = d/2`.
-        base: b > 1.
+        base: The base b > 1.
 
     Returns:
-        What :math:`|S(t) - I(t) - (e^{\mathrm{i}t} - e^{\mathrm{i}t/b})/2n|` is at most: float64,
-        of the shape of ``distances``, infinite from the horizon on.
+        The bound of :math:`|S(t) - I(t) - (e^{\mathrm{i}t} - e^{\mathrm{i}t/b})/2n|`, float64, of
+        the shape of ``distances``. From the horizon on it is infinite.
     """
     fastest = distances.double() / horizon(pairs, base)  # turns between the two fastest pairs
     return corput_bound(torch.stack([fastest, fastest / base], -1)) / pairs
@@ -217,14 +222,14 @@ def gap_main_term(distances: Floats[Tensor, "..."], pairs: int, base: Base) -> T
     r"""Return the main term of RoPE's sum minus its integral, equation :eq:`eq-decay-endpoint`.
 
     Args:
-        distances: t from 0 to the horizon, floats of any shape.
+        distances: Distances t from 0 to the horizon, floating-point, of any shape.
         pairs: Number of pairs :math:`n = d/2`.
-        base: b > 1.
+        base: The base b > 1.
 
     Returns:
         :math:`\tfrac{\mathrm{i}}{2n}(c(\delta)\,e^{\mathrm{i}t} - c(\delta/b)\,e^{\mathrm{i}t/b})`
-        with :math:`\delta = t/t^*`: complex128, of the shape of ``distances``. Infinite from the
-        horizon on.
+        with :math:`\delta = t/t^*`, complex128, of the shape of ``distances``. From the horizon on
+        it is infinite.
     """
     t = distances.double()
     fastest = t / horizon(pairs, base)
@@ -235,17 +240,16 @@ def gap_main_term(distances: Floats[Tensor, "..."], pairs: int, base: Base) -> T
 
 @checked
 def remainder_bound(distances: Floats[Tensor, "..."], pairs: int, base: Base) -> Tensor:
-    r"""Bound what :func:`gap_main_term` leaves of the difference, equation :eq:`eq-decay-endpoint`.
+    r"""Return a bound of the remainder after :func:`gap_main_term`, :eq:`eq-decay-endpoint`.
 
     Args:
-        distances: t from 0 to the horizon, floats of any shape.
+        distances: Distances t from 0 to the horizon, floating-point, of any shape.
         pairs: Number of pairs :math:`n = d/2`.
-        base: b > 1.
+        base: The base b > 1.
 
     Returns:
-        The smaller one of the bound in the equation and of
-        :math:`(c(\delta) - c(\delta/b))/2n`: float64, of the shape of ``distances``. Infinite from
-        the horizon on.
+        The smaller of the bound in the equation and :math:`(c(\delta) - c(\delta/b))/2n`, float64,
+        of the shape of ``distances``. From the horizon on it is infinite.
     """
     fastest = distances.double() / horizon(pairs, base)
     share = fastest.clamp(max=0.999999)  # nearer to the horizon the other bound is smaller

@@ -1,4 +1,4 @@
-"""What a few runs say: mean and interval, paired differences, shares of successes."""
+"""Statistics of a few runs: means, intervals, paired differences, and shares of successes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from stringlib.spec import Count0, checked
 
 LEVEL = 0.95
-"""Of every interval here."""
+"""Confidence level of all intervals of this module."""
 
 
 @checked
@@ -27,16 +27,18 @@ def mean(values: Sequence[float]) -> float:
 def interval(values: Sequence[float], comparisons: int = 1) -> tuple[float, float]:
     """Return the 95 % confidence interval of the mean by Student's t, ``(low, high)``.
 
-    It assumes independent runs with normal scores. Scores against a wall, such as accuracies near
-    1, are not normal: the interval can reach beyond the wall and is then no more than a warning.
+    The interval assumes independent runs with normally distributed scores. Scores near a limit,
+    such as accuracies near 1, are not normally distributed. The interval can then extend beyond the
+    limit, and is only a rough indication.
 
     Args:
         values: One number per run, at least two.
-        comparisons: How many such intervals are looked at together. All of them hold their means
-            at once with 95 %, by Bonferroni: each has the level 1 − 0.05/comparisons.
+        comparisons: Number of intervals that are considered together. They are corrected by
+            Bonferroni: each has the level 1 − 0.05/comparisons, so that with a probability of at
+            least 95 % all of them contain their means.
 
     Raises:
-        ValueError: If there are fewer than two.
+        ValueError: If there are fewer than two values.
     """
     _require("values", values, 2)
     from scipy import stats  # of the extra "train"
@@ -53,24 +55,26 @@ def difference(
 ) -> tuple[float, float, float]:
     """Return the mean of the paired differences ``values - others`` and its interval.
 
-    Pairs share what the two methods do not differ in, such as the seed of the data, so that what
-    it does to both of them cancels.
+    The two runs of a pair share everything in which the methods do not differ, such as the seed of
+    the data. Effects of what they share cancel in the difference.
 
     Args:
         values: One number per run of one method, at least two.
-        others: As many of the other, in the same order of seeds.
-        comparisons: As for :func:`interval`. A difference whose interval excludes 0 alone, but not
-            among the comparisons that it was picked from, is suggestive and no more.
+        others: The numbers of the other method, in the same order of seeds.
+        comparisons: As for :func:`interval`. A difference is only suggestive if its interval
+            excludes 0 without this correction, but not with it.
 
     Returns:
-        ``(mean, low, high)``; no difference is plausible where 0 lies between low and high.
+        ``(mean, low, high)``. If 0 is between low and high, the methods may be equally good.
 
     Raises:
-        ValueError: If the numbers do not pair, or are fewer than two.
+        ValueError: If the numbers of runs differ or are less than two.
     """
     _require("values", values, 2)
     if len(values) != len(others):
-        raise ValueError(f"others must have {len(values)} values, as many, got {len(others)}")
+        raise ValueError(
+            f"others must have as many numbers as values, {len(values)}, got {len(others)}"
+        )
     _require("others", others, 2)
     each = [a - b for a, b in zip(values, others, strict=True)]
     return statistics.fmean(each), *interval(each, comparisons)
@@ -80,18 +84,18 @@ def difference(
 def unpaired(
     values: Sequence[float], others: Sequence[float], comparisons: int = 1
 ) -> tuple[float, float, float]:
-    """Return the difference of the means of runs that share nothing, and its interval, by Welch.
+    """Return the difference of the means of independent runs and its interval, by Welch.
 
     Args:
         values: One number per run of one method, at least two.
-        others: Of the other, at least two.
+        others: One number per run of the other method, at least two.
         comparisons: As for :func:`interval`.
 
     Returns:
         ``(difference, low, high)``.
 
     Raises:
-        ValueError: If one has fewer than two.
+        ValueError: If a method has fewer than two runs.
     """
     _require("others", others, 2)
     _require("values", values, 2)
@@ -105,20 +109,20 @@ def unpaired(
 
 @checked
 def success_interval(successes: Count0, runs: int, comparisons: int = 1) -> tuple[float, float]:
-    """Return the 95 % interval of the chance of success, ``(low, high)``, by Wilson's score.
+    """Return the 95 % interval of a probability of success, ``(low, high)``, by Wilson's score.
 
-    Unlike Student's it holds for a few runs, too, and where all of them succeed or fail.
+    Unlike Student's interval it is valid for few runs, and if all of them succeed or all fail.
 
     Args:
-        successes: How many runs succeeded.
-        runs: How many there were.
+        successes: Number of runs that succeeded.
+        runs: Number of runs.
         comparisons: As for :func:`interval`.
 
     Raises:
-        ValueError: If there are more successes than runs.
+        ValueError: If ``successes`` is greater than ``runs``.
     """
     if successes > runs:
-        raise ValueError(f"successes must be at most {runs}, the runs, got {successes}")
+        raise ValueError(f"successes must be at most runs = {runs}, got {successes}")
     from scipy import stats
 
     level = 1 - (1 - LEVEL) / comparisons

@@ -1,8 +1,8 @@
-r"""Mean and error of features whose rows are structured: circulant, orthogonal, or a simplex.
+r"""Mean and error of random features with structured rows: circulant, orthogonal, or a simplex.
 
-All are *relative*, of an estimate of :math:`e^{x^\top y}` over its value, and functions of
-:math:`z = x + y` in float64. Unlike for independent rows, its length :math:`\|z\|^2` alone does not
-decide.
+All quantities are *relative*: the estimate of :math:`e^{x^\top y}` is divided by its true value.
+They are functions of :math:`z = x + y`, in float64. Unlike for independent rows, they depend not
+only on the length :math:`\|z\|^2`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ def cyclic_autocorrelation(u: Floats[Tensor, "... d"]) -> Tensor:
     r"""Return :math:`A_\delta = \sum_n u_n u_{n+\delta}`, :eq:`eq-cyclic-autocorrelation`.
 
     Args:
-        u: ``(..., d)``; indices are modulo d.
+        u: Vectors, ``(..., d)``. Indices are modulo d.
 
     Returns:
-        ``(..., d)``; :math:`A_0 = \|u\|^2` and :math:`A_\delta = A_{d-\delta}`.
+        The autocorrelations, ``(..., d)``, with :math:`A_0 = \|u\|^2` and
+        :math:`A_\delta = A_{d-\delta}`.
     """
     spectrum = torch.fft.rfft(u)
     return torch.fft.irfft(spectrum.abs().square(), n=u.shape[-1])
@@ -38,17 +39,20 @@ def circulant_mse(
 ) -> Tensor:
     r"""Return the error of m rows of one circulant block, :eq:`eq-circulant-variance`.
 
+    The error is
+
     .. math:: \frac1{m^2} \sum_{|\delta| < m} (m - |\delta|)\,(e^{A_\delta} - 1),
 
-    A the cyclic autocorrelation of :math:`s \odot z`. The mean is exactly 1.
+    where A is the cyclic autocorrelation of :math:`s \odot z`. The mean of the relative estimate is
+    exactly 1.
 
     Args:
-        z: ``(..., d)``.
-        signs: s, broadcastable with ``z``.
+        z: The sums x + y, ``(..., d)``.
+        signs: The signs s, broadcastable with ``z``.
         num_features: Number m of rows, at most d.
 
     Raises:
-        ValueError: If m exceeds d: further blocks have signs of their own.
+        ValueError: If m exceeds d, because further blocks have their own signs.
     """
     _require_one_block(num_features, z)
     correlation = cyclic_autocorrelation(signs * z)
@@ -59,7 +63,7 @@ def circulant_mse(
 def circulant_mean_mse(z: Floats[Tensor, "... d"], num_features: int) -> Tensor:
     r"""Return the error averaged over all signs, exactly, :eq:`eq-circulant-variance-signs`.
 
-    Steps of :math:`\delta` split the channels into :math:`\gcd(d, \delta)` cycles. With
+    Steps of length :math:`\delta` split the channels into :math:`\gcd(d, \delta)` cycles. With
     :math:`a_n = z_n z_{n+\delta}`,
 
     .. math::
@@ -67,8 +71,8 @@ def circulant_mean_mse(z: Floats[Tensor, "... d"], num_features: int) -> Tensor:
         \Big(\prod_n \cosh a_n + \prod_n \sinh a_n\Big).
 
     Args:
-        z: ``(..., d)``.
-        num_features: Number m of rows; more than d are independent blocks.
+        z: The sums x + y, ``(..., d)``.
+        num_features: Number m of rows. Rows beyond d are in further, independent blocks.
     """
     d = z.shape[-1]
     means = []
@@ -88,36 +92,38 @@ def circulant_mean_mse(z: Floats[Tensor, "... d"], num_features: int) -> Tensor:
 
 @checked
 def circulant_ratio(square: Floats[Tensor, "..."]) -> Tensor:
-    r"""Return the error over that of independent rows for large d, :eq:`eq-circulant-ratio`.
+    r"""Return the error divided by that of independent rows, for large d, :eq:`eq-circulant-ratio`.
 
-    :math:`1 + \zeta^2 / 2(e^\zeta - 1)` with :math:`\zeta = \|z\|^2`, for m = d, averaged over the
-    signs, when no channel dominates z. At most 1.3238.
+    The ratio is :math:`1 + \zeta^2 / 2(e^\zeta - 1)` with :math:`\zeta = \|z\|^2`, for m = d,
+    averaged over the signs, if no channel of z dominates. It is at most 1.3238.
     """
     return 1 + square.square() / (2 * torch.expm1(square))
 
 
 @checked
 def circulant_worst_ratio(square: Floats[Tensor, "..."]) -> Tensor:
-    r"""Return the most that the same can be for any z, where d is a power of 2 or 3.
+    r"""Return the largest such ratio over all z, for d a power of 2 or 3, :eq:`eq-circulant-worst`.
 
-    :math:`1 + (\cosh\zeta - 1)/(e^\zeta - 1)`, below 3/2, :eq:`eq-circulant-worst`. For even d two
-    equal channels d/2 apart have it.
+    The ratio is :math:`1 + (\cosh\zeta - 1)/(e^\zeta - 1)`, which is below 3/2. For even d it is
+    reached if two channels with the distance d/2 are equal and all others are 0.
     """
     return 1 + (square.cosh() - 1) / torch.expm1(square)
 
 
 @checked
 def spectral_mse(z: Floats[Tensor, "... d"], simplex: bool = False) -> Tensor:
-    r"""Return the error of unit-modulus or simplex circulants but for O(d^(-3/2)), m = d.
+    r"""Return the error of unit-modulus or simplex circulants, except for O(d^(-3/2)), for m = d.
+
+    The error, averaged over the signs, is for every z
 
     .. math::
         \text{signed} - \frac{1}{d}\Big(\zeta^2 - \tfrac12\sum_n z_n^4 + \tfrac12\xi\Big),
 
-    for every z, averaged over the signs, and :math:`\zeta/d` less for a simplex:
-    :eq:`eq-unit-error` and :eq:`eq-simplex-error`. The first term is :func:`circulant_mean_mse`.
+    and for a simplex it is less by :math:`\zeta/d`, :eq:`eq-unit-error` and :eq:`eq-simplex-error`.
+    The first term is :func:`circulant_mean_mse`.
 
     Args:
-        z: ``(..., d)``.
+        z: The sums x + y, ``(..., d)``.
         simplex: Whether the rows are those of a simplex.
     """
     d, squares = z.shape[-1], z.square()
@@ -129,25 +135,26 @@ def spectral_mse(z: Floats[Tensor, "... d"], simplex: bool = False) -> Tensor:
 
 @checked
 def simplex_ratio(square: Floats[Tensor, "..."]) -> Tensor:
-    r"""Return the error of simplex rows over that of independent ones for large d, m = d.
+    r"""Return the error of simplex rows divided by that of independent rows, for large d and m = d.
 
-    :math:`1 - (\zeta + \tfrac12\zeta^2)/(e^\zeta - 1)`, :eq:`eq-simplex-ratio`: for dense and
-    Hadamard rows for every z, for circulant ones as :func:`unit_circulant_ratio`.
+    The ratio is :math:`1 - (\zeta + \tfrac12\zeta^2)/(e^\zeta - 1)`, :eq:`eq-simplex-ratio`. It is
+    valid for every z if rows are dense or from Hadamard matrices, and under the condition of
+    :func:`unit_circulant_ratio` if they are circulant.
     """
     return 1 - (square + square.square() / 2) / torch.expm1(square)
 
 
 @checked
 def simplex_mse(square: Floats[Tensor, ""], head_dim: int) -> Tensor:
-    r"""Return the error of d dense rows of a simplex, turned at random, over the truth.
+    r"""Return the relative error of d dense rows of a randomly rotated simplex.
 
     Two rows of lengths :math:`\rho_1, \rho_2` add up to a vector of square length
     :math:`\rho_1^2 + \rho_2^2 - 2\rho_1\rho_2/(d-1)` and of random direction. The mean over lengths
-    is a quadrature, that over directions the series of :math:`{}_0F_1`.
+    is computed by quadrature, and the mean over directions by the series of :math:`{}_0F_1`.
 
     Args:
-        square: :math:`\zeta = \|z\|^2`, a number.
-        head_dim: d, at least 2.
+        square: The number :math:`\zeta = \|z\|^2`.
+        head_dim: Number d of channels, at least 2.
 
     Source:
         Reid et al. 2023 for the rows.
@@ -166,11 +173,13 @@ def simplex_mse(square: Floats[Tensor, ""], head_dim: int) -> Tensor:
 
 @checked
 def unit_circulant_ratio(square: Floats[Tensor, "..."]) -> Tensor:
-    r"""Return the same for a unit spectrum and for Hadamard rows, :eq:`eq-unit-ratio`.
+    r"""Return the ratio for unit-modulus circulant and for Hadamard rows, :eq:`eq-unit-ratio`.
 
-    :math:`1 - \zeta^2 / 2(e^\zeta - 1)`, the limit of orthogonal rows too. For Hadamard rows it
-    holds for every z; for a unit spectrum when no channel dominates z, and for a z of one channel,
-    while a few channels have a larger one, that of :func:`spectral_mse`.
+    The error divided by that of independent rows is, for large d,
+    :math:`1 - \zeta^2 / 2(e^\zeta - 1)`, as for orthogonal rows. For Hadamard rows this is valid
+    for every z. For a unit-modulus spectrum it is valid if no channel of z dominates, and if only
+    one channel of z is not 0. If a few channels dominate, the error is larger, see
+    :func:`spectral_mse`.
     """
     return 2 - circulant_ratio(square)
 
@@ -184,17 +193,17 @@ def unit_circulant_moments(
 ) -> tuple[Tensor, Tensor]:
     r"""Return mean and mean square of unit-modulus circulant features, :eq:`eq-unit-pair`.
 
-    Both over the phases and the lengths of the rows, exactly but for a quadrature over
-    :math:`\chi_d`, given the signs; both over the truth.
+    The means are over the phases and the lengths of the rows, for given signs. They are exact
+    except for a quadrature over :math:`\chi_d`. Both are relative to the true value.
 
     Args:
-        z: ``(d,)``.
-        signs: s, ``(d,)``.
+        z: The sum x + y, ``(d,)``.
+        signs: The signs s, ``(d,)``.
         num_features: Number m of rows, at most d.
         simplex: Whether the spectrum is that of a simplex, :eq:`eq-simplex-circulant`.
 
     Raises:
-        ValueError: If m exceeds d: further blocks have signs of their own.
+        ValueError: If m exceeds d, because further blocks have their own signs.
     """
     _require_one_block(num_features, z)
     d = z.shape[-1]
@@ -235,15 +244,16 @@ def unit_circulant_moments(
 def hadamard_moments(
     z: Floats[Tensor, "d"], diagonals: Floats[Tensor, "2 d"], simplex: bool = False
 ) -> tuple[Tensor, Tensor]:
-    r"""Return mean and mean square of Hadamard features, :eq:`eq-hadamard-pair`, m = d.
+    r"""Return mean and mean square of Hadamard features, :eq:`eq-hadamard-pair`, for m = d.
 
-    Both over the signs :math:`D_1` and the lengths of the rows, exactly but for a quadrature over
-    :math:`\chi_d`, given the other two diagonals; both over the truth.
+    The means are over the signs :math:`D_1` and the lengths of the rows, for given :math:`D_2` and
+    :math:`D_3`. They are exact except for a quadrature over :math:`\chi_d`. Both are relative to
+    the true value.
 
     Args:
-        z: ``(d,)``, d a power of 2.
-        diagonals: :math:`D_2` and :math:`D_3`, ``(2, d)``.
-        simplex: Whether the first entry of :math:`D_1` is 0, which makes rows of a simplex.
+        z: The sum x + y, ``(d,)``, where d is a power of 2.
+        diagonals: The diagonals of :math:`D_2` and :math:`D_3`, ``(2, d)``.
+        simplex: Whether the first entry of :math:`D_1` is 0, which gives the rows of a simplex.
 
     Raises:
         ValueError: If d is not a power of 2.
@@ -268,19 +278,20 @@ def hadamard_moments(
 
 @checked
 def structured_bias_bounds(square: Floats[Tensor, "..."], head_dim: int) -> tuple[Tensor, Tensor]:
-    r"""Return what the relative bias lies between, :eq:`eq-structured-bias`.
+    r"""Return a lower and an upper bound of the relative bias, :eq:`eq-structured-bias`.
 
-    For unit-modulus circulant rows and for Hadamard rows, whatever the direction of z,
+    For unit-modulus circulant rows and for Hadamard rows, for every direction of z,
 
     .. math::
         e^{-\frac{(d+2)\,\zeta^2}{4d^2}} - 1 \;\le\; \frac{\mathbb E\,\hat\kappa}{\kappa} - 1
         \;\le\; e^{-\zeta/2} \Big(1 - \frac \zeta d\Big)^{-d/2} - 1 .
 
-    Both are about :math:`\zeta^2/4d`.
+    Both bounds are about :math:`\zeta^2/4d` in absolute value.
 
     Args:
-        square: :math:`\zeta = \|z\|^2`; the upper bound is infinite from d on.
-        head_dim: d; for Hadamard rows the next power of 2.
+        square: The number :math:`\zeta = \|z\|^2`. The upper bound is infinite for
+            :math:`\zeta \ge d`.
+        head_dim: Number d of channels; for Hadamard rows the next power of 2.
     """
     d = head_dim
     low = torch.expm1(-(d + 2) * square.square() / (4 * d**2))
@@ -292,10 +303,11 @@ def structured_bias_bounds(square: Floats[Tensor, "..."], head_dim: int) -> tupl
 def unit_circulant_bias(z: Floats[Tensor, "... d"]) -> Tensor:
     r"""Return the bias to first order in 1/d, :eq:`eq-unit-bias`.
 
-    :math:`\frac{1}{8d} \sum_n z_n^2\,(z_n^2 - z_{n+d/2}^2)`, without the second square for odd d.
+    The bias is :math:`\frac{1}{8d} \sum_n z_n^2\,(z_n^2 - z_{n+d/2}^2)`, without the second square
+    for odd d.
 
     Args:
-        z: ``(..., d)``.
+        z: The sums x + y, ``(..., d)``.
     """
     d, square = z.shape[-1], z.square()
     opposite = torch.zeros_like(square) if d % 2 else square.roll(d // 2, -1)

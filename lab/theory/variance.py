@@ -1,9 +1,9 @@
-r"""How far random features are from the exponential: errors in closed form.
+r"""The errors of random features in closed form.
 
-Each is a *relative* mean squared error, of an estimate of :math:`e^{x^\top y}` over its square. It
-depends on the arguments only through a length: that of :math:`z = x + y`, or for trigonometric
-features that of :math:`x - y`. ``square`` is the squared length, ``num_features`` the number m of
-random vectors.
+Each error is a *relative* mean squared error: that of an estimate of :math:`e^{x^\top y}`, divided
+by the square of the true value. It depends on the arguments only through a length: that of
+:math:`z = x + y`, or for trigonometric features that of :math:`x - y`. ``square`` is the squared
+length, and ``num_features`` the number m of random vectors.
 """
 
 from __future__ import annotations
@@ -62,29 +62,31 @@ def hyperbolic_mse(square: Floats[Tensor, "..."], num_features: int) -> Tensor:
 def optimal_mse(
     square: Floats[Tensor, "..."], num_features: int, head_dim: int, alpha: float | Tensor
 ) -> Tensor:
-    r"""Return the error of optimal features, :eq:`eq-favor-optimal-mse`.
+    r"""Return the error of the features of least variance, :eq:`eq-favor-optimal-mse`.
 
-    :math:`(M e^{\rho\|z\|^2} - 1)/m` with :math:`\rho = 1/(1 - 8\alpha)` and
-    :math:`M = ((1+\rho)/2)^d \rho^{-d/2}`; :math:`\alpha = 0` gives :func:`positive_mse`. If each
-    channel has its own :math:`\alpha`, :math:`1 + m` times the error is the product of that of the
-    channels.
+    The error is :math:`(M e^{\rho\|z\|^2} - 1)/m` with :math:`\rho = 1/(1 - 8\alpha)` and
+    :math:`M = ((1+\rho)/2)^d \rho^{-d/2}`. For :math:`\alpha = 0` it is :func:`positive_mse`. If
+    each channel has its own :math:`\alpha`, one plus m times the error is the product of the same
+    expression for the channels.
 
     Args:
         square: :math:`\|z\|^2 = \|x + y\|^2`.
         num_features: Number m of independent Gaussian vectors, with one feature each.
         head_dim: Number of channels d.
-        alpha: :math:`\alpha`, below 1/8; the best one is
-            :func:`~stringlib.attention.favor.optimal_alpha`.
+        alpha: The parameter :math:`\alpha`, below 1/8.
+            :func:`~stringlib.attention.favor.optimal_alpha` returns the best value.
 
     Raises:
-        ValueError: If ``alpha`` is 1/8 or more, where the error is infinite.
+        ValueError: If ``alpha`` is 1/8 or more, for which the error is infinite.
 
     Source:
         Likhosherstov et al. 2022, divided by the square of the kernel.
     """
     alpha = torch.as_tensor(alpha, dtype=square.dtype, device=square.device)
     if not (alpha < 1 / 8).all():
-        raise ValueError(f"alpha must be below 1/8, for a finite variance, got {alpha}")
+        raise ValueError(
+            f"alpha must be below 1/8, got {alpha}. Otherwise the variance is infinite."
+        )
     log_price = head_dim * (torch.log1p(-4 * alpha) - torch.log1p(-8 * alpha) / 2)
     return torch.expm1(log_price + square / (1 - 8 * alpha)) / num_features
 
@@ -97,10 +99,10 @@ def orthogonal_mse(
 
     Args:
         square: :math:`\|z\|^2 = \|x + y\|^2`.
-        num_features: Number m of rows, in blocks of ``head_dim`` rows orthogonal to each other;
-            the last block may be short.
+        num_features: Number m of rows, in blocks of ``head_dim`` rows that are orthogonal to each
+            other. The last block may have fewer rows.
         head_dim: Number of channels d.
-        hyperbolic: Whether both signs of every row are used.
+        hyperbolic: Whether each row is used with both signs.
     """
     alone = (hyperbolic_mse if hyperbolic else positive_mse)(square, num_features)
     blocks, rest = divmod(num_features, head_dim)
@@ -110,10 +112,12 @@ def orthogonal_mse(
 
 @checked
 def orthogonal_gain(square: Floats[Tensor, "..."], head_dim: int) -> Tensor:
-    r"""Return by how much two orthogonal rows are anticorrelated, :eq:`eq-favor-orthogonal-pair`.
+    r"""Return the amount by which the mean product of two orthogonal rows falls below 1.
 
-    :math:`1 - \mathbb E\,e^{(\omega_1 + \omega_2)^\top z - \|z\|^2} = \mathbb E\,(1 - p_K)` with K
-    from the Poisson law of mean :math:`\|z\|^2` and :math:`p_k = \prod_{i<k} (d+i)/(d+2i)`.
+    This is
+    :math:`1 - \mathbb E\,e^{(\omega_1 + \omega_2)^\top z - \|z\|^2} = \mathbb E\,(1 - p_K)`,
+    :eq:`eq-favor-orthogonal-pair`, where K has the Poisson distribution with mean :math:`\|z\|^2`,
+    and :math:`p_k = \prod_{i<k} (d+i)/(d+2i)`.
 
     Args:
         square: :math:`\|z\|^2`.
@@ -138,9 +142,10 @@ def orthogonal_gain_bound(square: Floats[Tensor, "..."], head_dim: int) -> Tenso
 
 @checked
 def sqrt_norm_mean(square: Floats[Tensor, "..."], head_dim: int) -> Tensor:
-    r"""Return what rows of length :math:`\sqrt d` estimate on average, over the truth.
+    r"""Return the mean relative estimate for rows of length :math:`\sqrt d`.
 
-    Equation :eq:`eq-favor-sqrt-norm`. Less than 1 for :math:`z \ne 0`: such features are biased.
+    For :math:`z \ne 0` the mean is less than 1, so such features are biased,
+    :eq:`eq-favor-sqrt-norm`.
 
     Args:
         square: :math:`\|z\|^2`.
@@ -155,21 +160,22 @@ def sqrt_norm_mean(square: Floats[Tensor, "..."], head_dim: int) -> Tensor:
 def attention_mse(
     q: Floats[Tensor, "... n d"], k: Floats[Tensor, "... keys d"], num_features: int
 ) -> Tensor:
-    r"""Return the mean of :math:`\|\hat A - \bar A\|^2 / \|\bar A\|^2` to the first order in 1/m.
+    r"""Return the mean of :math:`\|\hat A - \bar A\|^2 / \|\bar A\|^2` to first order in 1/m.
 
-    :math:`\bar A` are the weights of softmax attention, :math:`\hat A` those of positive features
-    with independent rows. By :eq:`eq-favor-attention-error` the relative error of a weight is that
-    of its estimate :math:`\varepsilon_{ij}` less a mean over the keys, and by
-    :eq:`eq-favor-covariance` the covariance of :math:`\varepsilon_{ij}` and
-    :math:`\varepsilon_{il}` is :math:`(e^{(q_i + k_j)^\top (q_i + k_l)} - 1)/m`.
+    :math:`\bar A` are the weights of softmax attention, and :math:`\hat A` those of positive
+    features with independent rows. The relative error of a weight is the relative error
+    :math:`\varepsilon_{ij}` of its estimate minus a mean over the keys,
+    :eq:`eq-favor-attention-error`. The covariance of :math:`\varepsilon_{ij}` and
+    :math:`\varepsilon_{il}` is :math:`(e^{(q_i + k_j)^\top (q_i + k_l)} - 1)/m`,
+    :eq:`eq-favor-covariance`.
 
     Args:
-        q: Queries, ``(..., n, d)``, scaled so that softmax takes :math:`q^\top k`.
+        q: Queries, ``(..., n, d)``, scaled so that the logits of softmax are :math:`q^\top k`.
         k: Keys, ``(..., keys, d)``.
         num_features: Number m of independent rows.
 
     Returns:
-        ``(...)``.
+        The errors, ``(...)``.
     """
     kernel = (q @ k.mT).exp()
     weights = kernel / kernel.sum(-1, keepdim=True)

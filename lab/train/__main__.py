@@ -1,4 +1,4 @@
-"""The command ``python -m lab.train``: every method with every seed, and what came out."""
+"""The command ``python -m lab.train``: train methods with several seeds and compare them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.train.runs import RunsError, train_all
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train, compare and report; return the exit code."""
+    """Train, compare and report, and return the exit code."""
     words = [*(sys.argv[1:] if argv is None else argv)]
     options = read_options(words)
     command = shlex.join(["python", "-m", "lab.train", *words])
@@ -32,10 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(f"error: {error}")
         return 2
     except KeyboardInterrupt as stopped:
-        where = str(stopped) or f"stopped; what was done is in {options.folder}"
-        what = "the same command" + " without --fresh" * options.fresh
+        where = str(stopped) or f"stopped. The finished runs are in {options.folder}"
+        what = "Run the same command" + " without --fresh" * options.fresh
         again = command.replace(" --fresh", "")  # which would begin once more
-        _complain(f"{where}\n{what} goes on from the last checkpoint: {again}")
+        _complain(f"{where}\n{what} to continue from the last checkpoint: {again}")
         return 130
     return 0
 
@@ -57,11 +57,12 @@ def _run(options: Options, command: str) -> None:
 
 
 def make_all(options: Options) -> Task:
-    """Return the task, and make a model of each method once, so that a misfit shows at once.
+    """Return the task, after making a model of each method once, so that errors occur at once.
 
     Raises:
-        ValueError: If a method cannot be made, and the message names it; if rates are to be
-            tried on a task that cannot be split; or if the task's metric is not its class's.
+        ValueError: If a method cannot be made; the message names the method. Also if several
+            learning rates are given for a task without ``validation()``, or if the metric of the
+            task is not defined in its class.
     """
     name = options.task
     try:
@@ -70,8 +71,8 @@ def make_all(options: Options) -> Task:
         raise ValueError(f"{name}: {error}") from None
     if task.metric != type(task).metric:  # whose direction nobody has stated
         raise ValueError(
-            f"metric of {type(task).__name__} must stand in the class, with less_is_better, "
-            f"got {task.metric!r} in an object of it"
+            f"metric must be defined in the class {type(task).__name__}, with less_is_better, got "
+            f"{task.metric!r} as an attribute of an instance"
         )
     for name, cell in options.cells.items():
         try:

@@ -1,4 +1,4 @@
-"""What is compared: methods by products of lists of names, and cells one by one."""
+"""The methods that a command compares: combinations of names, and cells given one by one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, ENCODERS
 
 OWN = ("rate", "encoder_rate", "penalty", "weight_decay")
-"""Settings that a cell may have for itself; its other words are options of its model."""
+"""Settings that a cell may have for itself. Its other options are options of its model."""
 
 MEANING: dict[str, Any] = {"none": None, "off": False, "on": True}
 
 
 def axes() -> dict[str, tuple[str, ...]]:
-    """Return what can be compared → the names it has now, those of imported modules among them."""
+    """Return the names of each kind of option, for example ``"encoder"`` → all encoders.
+
+    The names that imported modules have added are included.
+    """
     return {
         "attention": ("softmax", *FEATURES),
         "encoder": ("none", *ENCODERS, *BIASES, "sinusoidal", "learned"),
@@ -39,11 +42,11 @@ def axes() -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Cell:
-    """One method.
+    """One method to be compared.
 
     Attributes:
-        told: Options of its model.
-        settings: How it is trained; where there are several, that with the best learning rate.
+        told: Options of the model.
+        settings: Settings of the training, one for each learning rate to be tried.
     """
 
     told: dict[str, Any]
@@ -53,25 +56,27 @@ class Cell:
 def read_cells(
     args: argparse.Namespace, shared: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, Cell]:
-    """Return every method that a command line names, by a name of its own.
+    """Return the cells that a command line describes, each under its own name.
 
     Args:
-        args: Lists of names (``attention``, …, ``features``), ``cell`` and ``cells``.
-        shared: Options of all models.
-        settings: Those of all runs; ``rate`` in words, such as ``"1e-3,3e-3"``.
+        args: Parsed arguments, with lists of names (``attention``, …), ``features``, ``cell`` and
+            ``cells``.
+        shared: Options that all models share.
+        settings: Settings that all runs share. ``rate`` may be a string such as ``"1e-3,3e-3"``.
 
     Raises:
-        ValueError: If something does not fit; the message names the option, or the cell.
+        ValueError: If an option or a name is not valid. The message names the option or the cell.
     """
     cells: dict[str, Cell] = {}
     folders = set()
     for name, words in [*_product(args), *_tables(args.cells), *map(_one, args.cell)]:
         if not re.fullmatch(r"[^\s./\\|][^/\\|\n]*", name):
             raise ValueError(
-                f"name of a cell must be a line without / \\ | and begin with no dot, got {name!r}"
+                "name of a cell must be one line that does not contain / \\ | or begin with a dot "
+                f"or a space, got {name!r}"
             )
         if folder_of(name) in folders:
-            raise ValueError(f"name of a cell must be its own, got {name!r} twice")
+            raise ValueError(f"name of a cell must differ from those of other cells, got {name!r}")
         folders.add(folder_of(name))
         try:
             cells[name] = _cell(words, shared, settings)
@@ -81,7 +86,10 @@ def read_cells(
 
 
 def pairs(flag: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Return ``["pairs=16"]`` as ``{"pairs": 16}``; what is no Python value is a string."""
+    """Return ``["pairs=16"]`` as ``{"pairs": 16}``.
+
+    A value that is not a Python literal is kept as a string.
+    """
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -114,7 +122,8 @@ def _product(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
     drawn = [name for name in given["attention"] if name.startswith(("favor", "hyper"))]
     if args.features is not None and not drawn:
         raise ValueError(
-            f"--features must go with an --attention that draws them, got {args.attention}"
+            "--features must be left out unless --attention has random features, for example "
+            f"--attention favor, got --attention {args.attention}"
         )
     for choice in itertools.product(*given.values()):
         told: dict[str, Any] = dict(zip(given, choice, strict=True))
@@ -130,10 +139,12 @@ def _tables(paths: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             found = tomllib.loads(path.read_text(encoding="utf8"))
         except (OSError, ValueError) as error:
-            raise ValueError(f"--cells must name files in TOML, got {path}: {error}") from None
+            raise ValueError(f"--cells must be a file in TOML, got {path}: {error}") from None
         for name, words in found.items():
             if not isinstance(words, dict):
-                raise ValueError(f"--cells must hold a table for each cell, got {name} = {words!r}")
+                raise ValueError(
+                    f"--cells must contain a table for each cell, got {name} = {words!r}"
+                )
             yield name, words
 
 
@@ -157,20 +168,22 @@ def _cell(words: Mapping[str, Any], shared: Mapping[str, Any], common: Mapping[s
     try:
         json.dumps(told)
     except TypeError as error:
-        raise ValueError(f"options must be what JSON can hold, got {told}: {error}") from None
+        raise ValueError(
+            f"options must be values that JSON can represent, got {told}: {error}"
+        ) from None
     settings = {**common, **{name: value for name, value in words.items() if name in OWN}}
     rates = settings.pop("rate")
     rates = _value(rates) if isinstance(rates, str) else rates
     each = dict.fromkeys(rates if isinstance(rates, list | tuple) else (rates,))
     if not each:
-        raise ValueError("rate must be a number or several, got none")
+        raise ValueError("rate must be a number or a list of numbers, got none")
     return Cell(told, tuple(Settings(**settings, rate=rate) for rate in each))
 
 
 def _known(what: str, axis: str, name: str) -> None:
     known = axes()[axis]
     if name not in known:
-        raise ValueError(f"{what} must name some of {', '.join(known)}, got {name!r}")
+        raise ValueError(f"{what} must be one or more of {', '.join(known)}, got {name!r}")
 
 
 def _word(axis: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The file of a run: written whole or not at all, and refused where it does not belong."""
+"""The checkpoint of a run, which is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.train.settings import Settings
 About = Mapping[str, Mapping[Any, Any]]
 
 FREE = ("checkpoint_every",)
-"""Settings that may change when a run goes on, for they alter no number."""
+"""Settings that may change when a run continues, because they have no effect on its results."""
 
 KINDS = {
     "settings": "other settings",
@@ -30,11 +30,11 @@ KINDS = {
     "cell": "another cell",
     "code": "other code",
 }
-"""What is compared, where a run has it → what a run is of that differs in it."""
+"""The parts of a run that are compared → words for a run in which this part differs."""
 
 
 class OtherRunError(ValueError):
-    """A file is of another run; ``what`` of :data:`KINDS` differs."""
+    """A checkpoint belongs to another run. ``what`` is the key of :data:`KINDS` that differs."""
 
     def __init__(self, message: str, what: str) -> None:
         super().__init__(message)
@@ -42,22 +42,23 @@ class OtherRunError(ValueError):
 
 
 class Checkpoint:
-    """The file of one run: its state as long as it is under way, and at last what came of it.
+    """The checkpoint of one run, which contains its state during the run and its result at the end.
 
     Args:
         path: The file.
-        about: What the run is: some of :data:`KINDS` → names and values, which tensors may not be.
+        about: Description of the run: for some keys of :data:`KINDS`, names and values. The values
+            must not be tensors.
     """
 
     def __init__(self, path: Path, about: About) -> None:
         self.path, self.about = path, about
 
     def read(self) -> dict[str, Any]:
-        """Return what was written last; an empty dictionary without a file.
+        """Return the content that was written last, or an empty dictionary if there is no file.
 
         Raises:
-            OtherRunError: If the file is of another run; the message names the difference.
-            ValueError: If it is no checkpoint, or broken.
+            OtherRunError: If the file belongs to another run. The message names the difference.
+            ValueError: If the file is damaged or is not a checkpoint.
         """
         if not self.path.exists():
             return {}
@@ -76,21 +77,22 @@ class Checkpoint:
             found = _difference(about[what], entries)
             if found:
                 raise OtherRunError(
-                    f"{self.path} must be of the same run to go on from, but is of {KINDS[what]}: "
-                    f"{found}; choose another folder, or start anew",
+                    f"{self.path} must be a checkpoint of the same run, but is one of "
+                    f"{KINDS[what]}: {found}. Choose another folder, or start from the beginning.",
                     what,
                 )
         return state
 
     def write(self, state: Mapping[str, Any], then: str) -> None:
-        """Write a state: whatever happens meanwhile, the file is the old one or the new.
+        """Write a state. If writing fails, the old file remains.
 
         Args:
-            state: Numbers, words, tensors, and lists and dictionaries of them.
-            then: What is kept if it cannot be written, and what to do: the end of the message.
+            state: Numbers, strings, tensors, and lists and dictionaries of these.
+            then: End of the error message: what is kept if the file cannot be written, and what to
+                do.
 
         Raises:
-            OSError: If it cannot be written.
+            OSError: If the file cannot be written.
         """
         with whole(self.path, then) as part, part.open("wb") as file:
             torch.save({"about": self.about, **state}, file)
@@ -98,27 +100,28 @@ class Checkpoint:
             os.fsync(file.fileno())
 
     def clear(self) -> None:
-        """Remove the file: whoever starts anew must not go on from it later."""
+        """Remove the file, so that a new run does not continue from it later."""
         self.path.unlink(missing_ok=True)
 
     def broken(self) -> ValueError:
-        """Return an error for a file that cannot be gone on from."""
+        """Return the error for a file that is damaged or is not a checkpoint."""
         return ValueError(
             f"{self.path} must be a checkpoint of a run, but is broken, of another version or "
-            "something else; remove it, choose another folder, or start anew"
+            "another kind of file. Remove it, choose another folder, or start from the beginning."
         )
 
 
 def describe(
     model: nn.Module, task: Task, settings: Settings, code: Mapping[str, str]
 ) -> dict[str, dict[Any, Any]]:
-    """Return what a run is: settings, task, the model's parts and shapes, and the code of all.
+    """Return the description of a run: settings, task, parts and shapes of the model, and code.
 
     Args:
         model: The model.
         task: The task.
-        settings: How to train.
-        code: That of training, model and task, as from :func:`~lab.train.code.code_of`.
+        settings: Settings of the training.
+        code: Digests of the code of the training, the model and the task, as
+            :func:`~lab.train.code.code_of` returns them.
     """
     about = {k: v for k, v in vars(task).items() if k[0] != "_"}
     plain = (bool, int, float, str, tuple, type(None), torch.Tensor)
@@ -133,7 +136,7 @@ def describe(
 
 
 def folder_of(name: str) -> str:
-    """Return the name of a cell's folder."""
+    """Return the name of the folder of a cell."""
     return name.replace(" ", "+")
 
 

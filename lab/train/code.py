@@ -1,4 +1,4 @@
-"""What code a run is: a digest of the source of each module that the run computes with."""
+"""Digests of the code of a run: one digest for each module that the run computes with."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ from torch import nn
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGES_NOTHING = ("console", "explore", "files", "records", "train")
-"""Parts of the laboratory that keep, show and report; all of ``train`` but what computes."""
+"""Parts of ``lab`` that have no effect on results, because they only save, show and report.
+
+The modules of ``lab.train`` in ``COMPUTES`` are exceptions.
+"""
 COMPUTES = ("loop", "fitting", "learn", "evaluate", "optimizer", "settings")
 LEFT_OUT = ("annotation", "returns", "type_comment", "kind", "ctx")
-"""Fields of a syntax tree that change no number."""
+"""Fields of a syntax tree that have no effect on results."""
 
 
 def code_of(*things: Any) -> dict[str, str]:
-    """Return a digest of each module that contains some things, or that these modules import.
+    """Return the digests of the modules that define the given things, and of what these import.
 
-    Comments, docstrings, annotations and blank lines change no digest, and neither does the version
-    of Python. Imports inside functions count; installed packages do not. In a notebook, the cell
-    that defines a class or function takes the place of its module. Its imports and the functions
-    that it calls in other cells do not count.
+    Comments, docstrings, annotations, blank lines and the version of Python have no effect on a
+    digest. Imports inside functions are followed, but imports of installed packages are not. In a
+    notebook, the cell that defines a class or function takes the place of its module. Imports in
+    this cell, and functions in other cells that it calls, are not included.
 
     Args:
-        *things: Files, functions, and objects, such as models and tasks.
+        *things: Files, functions, and objects such as models and tasks.
     """
     found: dict[str, str] = {}
     todo: list[Path] = []
@@ -55,7 +58,7 @@ def code_of(*things: Any) -> dict[str, str]:
 
 
 def digest(code: Mapping[str, str]) -> str:
-    """Return one digest of what :func:`code_of` returns."""
+    """Return a single digest of the result of :func:`code_of`."""
     return _short(f"{sorted(code.items())}")
 
 

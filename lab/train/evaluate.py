@@ -1,4 +1,4 @@
-"""Scores on the test sets."""
+"""Scores of a model on the test sets of a task."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def evaluate(model: nn.Module, task: Task, fabric: Fabric | None = None) -> dict
     """Return the mean score on each test set.
 
     Args:
-        model: The model itself, not what Fabric makes of it: several processes must be free to
-            call it a different number of times.
-        task: Gives the test sets and the score.
-        fabric: Shares the batches among its processes and sets the precision.
+        model: The model itself, not the module that Fabric makes from it, because several processes
+            may call the model a different number of times.
+        task: The task, which defines the test sets and the score.
+        fabric: Distributes the batches over its processes, and sets the precision.
 
     Raises:
         ValueError: If a test set has no target.
@@ -47,5 +47,5 @@ def evaluate(model: nn.Module, task: Task, fabric: Fabric | None = None) -> dict
         sums = dict(zip(sums, over_all(fabric, mine, "sum").tolist(), strict=True))
     empty = [name for name, (_, count) in sums.items() if not count]
     if empty:
-        raise ValueError(f"test set {empty[0]!r} must have targets, got none")
+        raise ValueError(f"test set {empty[0]!r} must have at least one target, got none")
     return {name: total / count for name, (total, count) in sums.items()}

@@ -1,4 +1,4 @@
-"""Trains a model on a task: in the loop, on any hardware, with scores, metrics and checkpoints."""
+"""Training of a model on a task, with scores, metrics and checkpoints."""
 
 from __future__ import annotations
 
@@ -37,43 +37,48 @@ def fit(
     resume: bool = True,
     progress: bool | None = None,
 ) -> History:
-    """Train a model in place and return its history, with the scores at the end.
+    """Train a model in place, and return its history with the scores at the end.
 
-    A batch is a function of seed and step alone, and so is whatever the model draws at random. So
-    a run that goes on from a checkpoint sees what it would have seen, on the CPU to the last bit,
-    and each of several processes takes its rows of the same batch.
+    The batch of a step, and all random numbers that the model draws in this step, depend only on
+    the seed and the step. So a run that continues from a checkpoint gets the same batches as a run
+    without a stop. On the CPU the results of the two runs are bitwise equal. If several processes
+    train together, each process uses some rows of the same batch.
 
     Args:
-        model: The model; wherever it trains, it ends on the device that it came from.
-        task: Gives batches, loss and test sets.
-        settings: How to train.
-        device: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"``, as if omitted: what the environment
-            names as ``STRINGLIB_DEVICE``, else the GPU of this machine if it has one.
-        fabric: In place of a device: one or several processes, launched, as from
-            :func:`~lab.train.hardware.make_fabric`.
-        on_log: Called with the history after each entry, by the first process.
-        folder: Keeps ``checkpoint.pt`` and ``metrics.jsonl``; nothing is kept if omitted. With it,
-            Ctrl-C and SIGTERM end the run after its step, saved.
-        keep: In place of a folder: the checkpoint alone, as a :class:`~lab.train.study.Study` hands
-            it to its runs.
-        resume: Whether to go on from the checkpoint, if there is one. A run that is over is not
-            repeated: its parameters and its history are read.
-        progress: Whether to show a progress bar; in a terminal only if omitted.
+        model: The model. After the training it is moved back to its original device.
+        task: The task, which defines batches, loss and test sets.
+        settings: Settings of the training.
+        device: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"`` (default). ``"auto"`` is the value of
+            the environment variable ``STRINGLIB_DEVICE`` if it is set, otherwise the GPU of this
+            machine if there is one, otherwise the CPU.
+        fabric: Launched processes, as :func:`~lab.train.hardware.make_fabric` returns them, in
+            place of ``device``.
+        on_log: Function that the first process calls with the history after each entry.
+        folder: Folder for ``checkpoint.pt`` and ``metrics.jsonl``. With a folder, Ctrl-C and
+            SIGTERM end the run after the current step, and the run is saved. Default: None, nothing
+            is saved.
+        keep: A checkpoint in place of a folder, as :class:`~lab.train.study.Study` passes it to its
+            runs.
+        resume: If True (default), a run with a checkpoint continues from it, and a finished run is
+            not repeated: its parameters and its history are read.
+        progress: Whether to show a progress bar. Default: only in a terminal.
 
     Raises:
-        ValueError: If the device is not there or is given twice, the processes cannot share a
-            batch evenly, a batch has no target, or the checkpoint is none, or of another run.
-        FloatingPointError: If the loss or its gradient is no longer finite.
-        OSError: If a file cannot be written; the message says what is kept.
-        Interrupted: A ``KeyboardInterrupt``: the run was asked to stop, and is saved.
+        ValueError: If the device does not exist or is given twice, if the number of processes does
+            not divide the batch size, if a batch has no target, or if the checkpoint is damaged or
+            belongs to another run.
+        FloatingPointError: If the loss or its gradient is not finite.
+        OSError: If a file cannot be written. The message says what is kept.
+        Interrupted: If the run was asked to stop. The run is then saved. This error is a
+            ``KeyboardInterrupt``.
     """
     if device is not None and fabric is not None:
-        raise ValueError(f"device must be left out where fabric says it, got {device!r}")
+        raise ValueError(f"device must be None if fabric is given, got {device!r}")
     wide = any(p.dtype == torch.float64 for p in model.parameters())
     fabric = fabric or make_fabric(find_device(device or "auto", wide))
     if settings.batch_size % fabric.world_size:
         raise ValueError(
-            f"batch_size must be a multiple of the {fabric.world_size} processes, "
+            f"batch_size must be a multiple of {fabric.world_size}, the number of processes, "
             f"got {settings.batch_size}"
         )
     if folder is not None:

@@ -1,4 +1,4 @@
-"""Where a run trains: one process or many, on which devices, in which precision."""
+"""The hardware of a run: number of processes, devices and precision."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
 
 
 def find_device(device: str = "auto", wide: bool = False) -> str:
-    """Return the kind of device to train on.
+    """Return the name of the device on which to train.
 
     Args:
-        device: One of ``DEVICES``. ``"auto"`` is what the environment names as
-            ``STRINGLIB_DEVICE``, else a GPU of this machine that computes, else the CPU.
-        wide: Whether float64 is needed, which Apple's GPU lacks: then ``"auto"`` does without it.
+        device: One of ``DEVICES``. ``"auto"`` is the value of the environment variable
+            ``STRINGLIB_DEVICE`` if it is set, otherwise a GPU of this machine that works, otherwise
+            the CPU.
+        wide: Whether the training needs float64. Then ``"auto"`` does not choose Apple's GPU, which
+            does not support float64.
 
     Raises:
-        ValueError: If the name is unknown, or there is no such device.
+        ValueError: If the name is unknown, or if there is no such device.
     """
     name = "device"
     if device == "auto":
@@ -78,18 +80,18 @@ def make_fabric(
     precision: str = "32-true",
     loggers: Sequence[Logger] = (),
 ) -> Fabric:
-    """Return Lightning Fabric for one process or, by DDP, for several.
+    """Return Lightning Fabric for one process, or for several processes with DDP.
 
     Args:
-        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"``, see :func:`find_device`.
-        devices: Processes a machine, each with a device of its own.
-        nodes: Machines.
+        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``, see :func:`find_device`.
+        devices: Number of processes per machine. Each process has its own device.
+        nodes: Number of machines.
         precision: ``"32-true"``, ``"bf16-mixed"`` or ``"16-mixed"``.
-        loggers: Loggers of Lightning; the first process tells them what it logs of each run, and
-            whoever made them closes them.
+        loggers: Loggers of Lightning. The first process passes them the logged values of each run.
+            The caller closes the loggers.
 
     Raises:
-        ValueError: If a name is unknown, or the machine lacks what is asked for.
+        ValueError: If a name is unknown, or if the machine does not support the requested hardware.
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
@@ -112,12 +114,12 @@ def make_fabric(
             )
     except (RuntimeError, ValueError) as error:
         raise ValueError(
-            f"accelerator={accelerator!r}, devices={devices}, precision={precision!r} must fit "
-            f"this machine: {error}"
+            f"this machine must support accelerator={accelerator!r}, devices={devices} and "
+            f"precision={precision!r}: {error}"
         ) from None
     if fabric.strategy.precision.precision != precision:
         raise ValueError(
-            f"precision must be one that the accelerator has, such as "
+            f"precision must be one that the accelerator supports, for example "
             f"{fabric.strategy.precision.precision!r}, got {precision!r}"
         )
     return fabric
@@ -125,7 +127,7 @@ def make_fabric(
 
 @functools.cache
 def one_process() -> Fabric:
-    """Return Fabric for this process on the CPU, where no model is set up."""
+    """Return Fabric for this process alone, on the CPU, for models that are not set up."""
     return Fabric(accelerator="cpu", devices=1)
 
 
@@ -145,10 +147,12 @@ def over_all(fabric: Fabric, x: torch.Tensor, how: str) -> torch.Tensor:
 
 
 def first_writes(fabric: Fabric, write: Callable[[], Any]) -> None:
-    """Let the first process write, and wait for it: if it fails, no other one goes on alone.
+    """Let the first process write a file while the other processes wait.
+
+    If writing fails, all processes raise the error.
 
     Raises:
-        OSError: If it cannot be written, in every process.
+        OSError: If the file cannot be written.
     """
     trouble = None
     if fabric.is_global_zero:

@@ -1,4 +1,4 @@
-"""What is said of a run: its history, the same as lines of JSON, an alarm for a loss gone bad."""
+"""The history of a run, its metrics as JSON lines, and an error if a loss is not finite."""
 
 from __future__ import annotations
 
@@ -19,24 +19,27 @@ from lab.files import append, read_lines, whole
 from lab.train.hardware import first_writes, over_all
 from lab.train.settings import Settings
 
-THEN = "the run is kept up to its last checkpoint; make room, and start it again to go on"
+THEN = (
+    "the run is kept up to its last checkpoint; free some disk space and start it again to continue"
+)
 NEVER = 2**31 - 1
 
 
 @dataclass
 class History:
-    """What a run left; the lists have one entry for each logged step.
+    """Results of a run. Each list has one entry per logged step.
 
     Attributes:
         steps: The logged steps, counted from 0.
-        losses: Loss of the whole batch, before the update of that step.
-        rates: Learning rate of that step.
+        losses: Loss of the whole batch before the update of the step.
+        rates: Learning rate of the step.
         norms: Norm of the gradient before it was clipped.
-        evaluations: Scores on the way: ``[{"step": updates made, "scores": {name: score}}]``.
-        scores: Score on each test set, at the end.
-        wall_s: Seconds, over all parts of a run that was resumed, at the end.
-        made: Commit, hardware and versions of each part that differs from the one before it, see
-            :func:`~lab.records.stamp`, at the end; empty where nothing is kept.
+        evaluations: Scores during the training:
+            ``[{"step": number of updates, "scores": {name: score}}]``.
+        scores: Score on each test set at the end.
+        wall_s: Duration of the run in seconds, summed over its parts if the run was continued.
+        made: Commit, hardware and versions of each part of the run that differs in these from the
+            part before, see :func:`~lab.records.stamp`. Empty if nothing is saved.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -50,18 +53,19 @@ class History:
 
 
 class Log:
-    """Follows a run; only the first process writes and calls, Fabric's loggers too.
+    """Writes the history of a run. Only the first process writes files and calls loggers.
 
-    A part of the run, whose state is the history: that of a run whose losses were all finite.
+    The log is a part of the run that is saved in checkpoints. It is saved only while all losses are
+    finite.
 
     Attributes:
-        history: Where the entries go.
+        history: The history to which entries are added.
 
     Args:
-        settings: Say how often to log.
+        settings: Settings of the training, which define how often to log.
         fabric: The processes.
-        folder: Where ``metrics.jsonl`` goes, a line for each entry; nowhere if None.
-        on_log: Called with the history after each entry.
+        folder: Folder for ``metrics.jsonl``, with one line per entry, or None.
+        on_log: Function that is called with the history after each entry.
     """
 
     def __init__(
@@ -79,7 +83,7 @@ class Log:
         self._restart()
 
     def begin(self, step: int) -> None:
-        """Begin at a step, or go on from there."""
+        """Begin or continue at a step."""
         if self.path is not None:
             first_writes(self.fabric, partial(_begin, self.path, step))
         self._restart()
@@ -88,16 +92,17 @@ class Log:
         """Return the history.
 
         Raises:
-            FloatingPointError: As :meth:`check` says: what went wrong is not kept.
+            FloatingPointError: If a loss or gradient was not finite, so that this state is not
+                saved.
         """
         self.check()
         return asdict(self.history)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a history.
+        """Load a history.
 
         Raises:
-            TypeError: If it is none.
+            TypeError: If the state is not that of a history.
         """
         history = History(**state)
         for name, value in asdict(History()).items():
@@ -110,22 +115,22 @@ class Log:
         return step % self.settings.log_every == 0 or step == self.settings.steps - 1
 
     def count(self, inputs: Tensor) -> None:
-        """Count what is trained on, for the speed: the rows of this process."""
+        """Count the examples and tokens of a batch, for the logged speed."""
         self.examples += self.settings.batch_size
         if not inputs.is_floating_point():
             self.tokens += inputs.numel() * self.fabric.world_size
 
     def see(self, step: int, loss: Tensor, norm: Tensor, rate: float) -> None:
-        """Take note of an update, and log it if it is due.
+        """Record an update, and log it if the step is to be logged.
 
         Args:
-            step: The number of the update, from 0.
-            loss: This process's share of the loss, times the number of processes.
-            norm: The norm of the whole gradient.
+            step: Index of the update, counted from 0.
+            loss: The share of this process in the loss, times the number of processes.
+            norm: Norm of the whole gradient.
             rate: The learning rate.
 
         Raises:
-            FloatingPointError: If a loss since the last look, or a gradient, was not finite.
+            FloatingPointError: If a loss or gradient since the last check was not finite.
         """
         # the scaler of 16-bit floats tries gradients that are too large, and leaves them out
         scaled = self.fabric.strategy.precision.precision == "16-mixed"
@@ -136,20 +141,20 @@ class Log:
             self._entry(step, over_all(self.fabric, loss, "mean").item(), norm.item(), rate)
 
     def check(self) -> None:
-        """Stop a run that went wrong, in all processes.
+        """Raise an error in all processes if a loss or gradient was not finite.
 
         Raises:
-            FloatingPointError: It names the step.
+            FloatingPointError: The message names the step.
         """
         first = int(over_all(self.fabric, self.broken, "min"))
         if first < NEVER:
             raise FloatingPointError(
-                f"the loss or its gradient must be finite, but was not in step {first}; a smaller "
-                "rate, a longer warmup or a smaller clip may help"
+                f"the loss and its gradient must be finite, but in step {first} they were not. Try "
+                "a smaller learning rate, a longer warmup or a smaller clip."
             )
 
     def scores(self, updates: int, scores: dict[str, float], final: bool) -> None:
-        """Log the scores after so many updates."""
+        """Log the scores after a number of updates."""
         self.history.evaluations.append({"step": updates, "scores": scores})
         if final:
             self.history.scores = scores

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: asked to stop, a run ends its step and saves first."""
+"""Ctrl-C and SIGTERM: a run that is asked to stop ends its step and is saved first."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was stopped and saved; the message says where, and how to go on."""
+    """A run was stopped and saved. The message says where, and how to continue the run."""
 
 
 class StopRequest:
-    """A first signal is noted in ``asked``; a second one of its kind interrupts at once.
+    """Stores a first signal in ``asked``; a second signal of the same kind interrupts at once.
 
-    In the midst of an update the parameters are neither those before it nor those after it:
-    nothing that could be resumed exactly. Ctrl-C reaches all processes of a terminal; one whose
-    parent then ends it by SIGTERM has been asked once, not twice.
+    During an update, some parameters are already changed and others are not, so a run that is
+    interrupted then could not be continued exactly. Ctrl-C reaches all processes of a terminal. If
+    the parent of a process then also sends SIGTERM, this counts as one request, not as two.
     """
 
     _all = False
@@ -31,12 +31,12 @@ class StopRequest:
 
     @property
     def asked(self) -> bool:
-        """Whether there was a signal, or all were asked."""
+        """Whether a signal arrived in this process, or all runs were asked to stop."""
         return bool(self._seen) or StopRequest._all
 
     @classmethod
     def ask_all(cls) -> None:
-        """Ask all runs of this process, for no signal reaches one outside of its main thread."""
+        """Ask all runs of this process to stop. Signals reach only the main thread."""
         StopRequest._all = True
 
     def note(self, number: int, frame: FrameType | None) -> None:
@@ -48,11 +48,11 @@ class StopRequest:
 
 @contextmanager
 def handled(handler: Callable[[int, FrameType | None], Any], *signals: int) -> Iterator[None]:
-    """Let a function handle signals; outside the main thread, where Python gives none, do nothing.
+    """Let a function handle signals. Outside the main thread, Python handles none, so do nothing.
 
     Args:
-        handler: As :func:`signal.signal` takes it.
-        *signals: Their numbers.
+        handler: The function, as :func:`signal.signal` takes it.
+        *signals: Numbers of the signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Keeps the state of a run on its way, and ends the run, saved, where it is asked to stop."""
+"""Saves the state of a run in checkpoints, and ends the run if it is asked to stop."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from lab.train.interrupt import SIGNALS, Interrupted, StopRequest, handled
 
 
 class Part(Protocol):
-    """What a run is made of, as PyTorch's modules and optimisers are."""
+    """A part of a run whose state can be saved, such as a module or an optimiser of PyTorch."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """Return its state."""
+        """Return the state of the part."""
 
     def load_state_dict(self, state: Any) -> Any:
-        """Take a state."""
+        """Load a state of the part."""
 
 
 class Generators:
-    """PyTorch's own generator of random numbers, and others, as a part of a run."""
+    """PyTorch's global random generator and further generators, as a part of a run."""
 
     def __init__(self, *others: torch.Generator) -> None:
         self.all = (torch.default_generator, *others)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of each."""
+        """Return the state of each generator."""
         return {"states": [generator.get_state() for generator in self.all]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take a state for each."""
+        """Load the state of each generator."""
         for generator, one in zip(self.all, state["states"], strict=True):
             generator.set_state(one)
 
 
 class Keeper:
-    """Keeps a run in its file.
+    """Saves a run in its checkpoint.
 
     Attributes:
-        done: Steps after which the run was kept last.
-        wall_s: Seconds up to the last step, those before the run was stopped among them.
-        made: What each part of the run that differs from the one before it was made with, see
-            :func:`~lab.records.stamp`; empty where nothing is kept.
+        done: Number of steps after which the run was last saved.
+        wall_s: Duration of the run in seconds, including the parts before a stop.
+        made: Commit, hardware and versions of each part of the run that differs in these from the
+            part before, see :func:`~lab.records.stamp`. Empty if nothing is saved.
 
     Args:
-        file: The run's; None keeps nothing.
-        parts: Name → what has a state. All processes give theirs, and the first one writes.
-        fabric: The processes; this one alone, on the CPU, if omitted.
-        every: Steps between two checkpoints.
-        ask_every: Steps between two at which several processes tell each other whether to stop,
-            the first among them.
+        file: The checkpoint of the run, or None to save nothing.
+        parts: Name → part of the run. All processes pass their parts, and the first process writes.
+        fabric: The processes. Default: this process alone, on the CPU.
+        every: Number of steps between two checkpoints.
+        ask_every: Several processes check only every ``ask_every`` steps, beginning with the first
+            step, whether one of them was asked to stop.
     """
 
     def __init__(
@@ -76,10 +76,11 @@ class Keeper:
         self._stop = StopRequest()
 
     def load(self) -> None:
-        """Bring all parts to where the file left them, if there is one.
+        """Load the state of all parts from the checkpoint, if there is one.
 
         Raises:
-            ValueError: If the file is of another run or broken, or not all processes see it.
+            ValueError: If the file is damaged or belongs to another run, or if only some of the
+                processes find it.
         """
         if self.file is None:
             return
@@ -97,7 +98,7 @@ class Keeper:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Note who makes the run, and Ctrl-C and SIGTERM, for it ends its step and is kept."""
+        """Record the commit and the hardware, and handle Ctrl-C and SIGTERM during the run."""
         if self.file is None:
             yield
             return
@@ -107,11 +108,11 @@ class Keeper:
             yield
 
     def after(self, done: int, steps: int) -> None:
-        """Keep the run after so many of its steps, if it is time.
+        """Save the run after a number of steps, if a checkpoint is due or the run is asked to stop.
 
         Raises:
-            OSError: If it cannot be written, in every process.
-            Interrupted: If the run is asked to stop: it is kept.
+            OSError: In every process, if the checkpoint cannot be written.
+            Interrupted: If the run was asked to stop. The run is then saved.
         """
         now = time.perf_counter()
         self.wall_s, self._since = self.wall_s + now - self._since, now
@@ -121,11 +122,13 @@ class Keeper:
         if done == steps or asked or done % self.every == 0:
             self._save(self.file, done)
         if asked:
-            raise Interrupted(f"stopped after {done} of {steps} steps, saved: {self.file.path}")
+            raise Interrupted(
+                f"stopped after {done} of {steps} steps. The run is saved in {self.file.path}"
+            )
 
     def _save(self, file: Checkpoint, done: int) -> None:
         kept = f"its first {self.done} steps are kept" if self.done else "nothing of it is kept"
-        then = f"the run stops at step {done}, {kept}; make room, and start it again to go on"
+        then = f"the run stops at step {done}, {kept}; free some disk space and start it again"
         parts = {name: part.state_dict() for name, part in self.parts.items()}
         state = {"step": done, "wall_s": self.wall_s, "made": self.made, "parts": parts}
         first_writes(self.fabric, partial(file.write, state, then))
@@ -145,5 +148,6 @@ class Keeper:
         mine = torch.tensor(float(file.path.exists()), device=self.fabric.device)
         if over_all(self.fabric, mine, "mean").item() not in (0, 1):
             raise ValueError(
-                f"{file.path} must be on a disk that all processes share, but some lack it"
+                f"{file.path} must be on a disk that all processes share, but some processes do "
+                "not find it"
             )

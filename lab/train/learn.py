@@ -1,4 +1,4 @@
-"""How the small models of a study learn."""
+"""The training of the small models of a study."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Rates = Mapping[str, float]
 
 
 def adam(model: nn.Module, rates: float | Rates) -> torch.optim.Adam:
-    """Return Adam for all parameters that learn.
+    """Return Adam for all parameters that require a gradient.
 
     Args:
-        model: What learns.
-        rates: The learning rate; or the first part of a parameter's name → its rate, and ``""`` →
-            that of all others.
+        model: The model.
+        rates: The learning rate, or a dictionary from parts of the model (first parts of the names
+            of parameters) to learning rates. The key ``""`` stands for all other parts.
 
     Raises:
-        ValueError: If the model has no part of such a name.
+        ValueError: If the model has no part of a given name.
     """
     if not isinstance(rates, Mapping):
         rates = {"": rates}
     unknown = [part for part in rates if part and not hasattr(model, part)]
     if unknown:
-        raise ValueError(f"rates must name parts of the model, got {unknown[0]!r}")
+        raise ValueError(f"rates must have parts of the model as keys, got {unknown[0]!r}")
     groups: dict[str, list[nn.Parameter]] = {part: [] for part in rates}
     for name, parameter in model.named_parameters():
         part = name.split(".")[0]
@@ -47,21 +47,21 @@ def adam(model: nn.Module, rates: float | Rates) -> torch.optim.Adam:
 
 
 class Curve:
-    """The losses of a run, as a part of it.
+    """The losses of a run, as a part of the run that is saved in checkpoints.
 
     Args:
-        every: Steps whose mean is one point.
+        every: Number of steps whose mean loss is one point.
     """
 
     def __init__(self, every: int) -> None:
         self.every, self.losses = every, list[float]()
 
     def note(self, step: int, loss: Tensor, norm: Tensor) -> None:
-        """Take note of an update."""
+        """Record the loss of an update."""
         self.losses.append(loss.item())
 
     def points(self) -> list[float]:
-        """Return means of the losses, in order."""
+        """Return the mean losses in order."""
         starts = range(0, len(self.losses), self.every)
         return [round(mean(self.losses[at : at + self.every]), 4) for at in starts]
 
@@ -70,25 +70,28 @@ class Curve:
         return {"losses": self.losses}
 
     def load_state_dict(self, state: Mapping[str, list[float]]) -> None:
-        """Take losses."""
+        """Load losses."""
         self.losses = list(state["losses"])
 
 
 @dataclass(frozen=True)
 class Training:
-    """How one model of a study is trained and measured: the ``run`` of a study.
+    """The training and measurement of one model of a study, used as its ``run``.
 
-    Each function is told of its cell what it has parameters for.
+    Each of the three functions gets those arguments of a cell for which it has parameters.
 
     Args:
-        model: ``model(**cell)`` draws a model.
+        model: ``model(**cell)`` returns a model with random weights.
         loss: ``loss(model, generator, **cell)`` draws a batch and returns its loss.
-        measure: ``measure(model, **cell)`` returns what is recorded.
-        rates: As :func:`adam` takes them, or a function of the model that returns such.
-        cosine: Whether the rates fall to 0 as half a cosine.
-        clip: Largest norm of the whole gradient.
-        wide: Whether in float64, so that another processor's rounding changes no figure.
-        every: Steps whose mean loss is a point of the curve that is recorded; if omitted, none is.
+        measure: ``measure(model, **cell)`` returns the results to record.
+        rates: Learning rates as :func:`adam` takes them, or a function that returns them for a
+            model.
+        cosine: Whether the learning rates fall to 0 as half a cosine.
+        clip: Largest norm of the whole gradient. Larger gradients are scaled down.
+        wide: Whether to train in float64, so that the rounding of another processor does not change
+            the printed digits.
+        every: Number of steps whose mean loss is one point of the recorded curve. Default: None, no
+            curve.
     """
 
     model: Callable[..., nn.Module]
@@ -103,7 +106,7 @@ class Training:
     def __call__(
         self, seed: int, steps: int, keep: Checkpoint | None = None, **cell: Any
     ) -> Mapping[str, Any]:
-        """Train a model and return what is measured, and the losses on the way if asked for."""
+        """Train a model, and return the results and, if ``every`` is set, the loss curve."""
         curve = None if self.every is None else Curve(self.every)
         model = self.train(seed=seed, steps=steps, keep=keep, curve=curve, **cell)
         with torch.no_grad():
@@ -122,11 +125,12 @@ class Training:
         """Return a trained model.
 
         Args:
-            seed: Of the weights and the batches.
+            seed: Seed of the weights and the batches.
             steps: Number of updates.
-            keep: Where the run is kept on its way, and goes on from; nowhere if omitted.
-            curve: Takes the losses.
-            **cell: What the study tells its models.
+            keep: Checkpoint from which the run continues and in which it is saved. Default: None,
+                nothing is saved.
+            curve: Object that records the losses.
+            **cell: Arguments that the study defines for this cell.
         """
         torch.manual_seed(seed)
         generator = torch.Generator().manual_seed(seed)

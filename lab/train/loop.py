@@ -1,4 +1,4 @@
-"""The loop in which every model of the book learns."""
+"""The training loop of all models of the book."""
 
 from __future__ import annotations
 
@@ -27,25 +27,27 @@ def minimise(
     fabric: Fabric | None = None,
     keeper: Keeper | None = None,
 ) -> None:
-    """Minimise a loss, in place.
+    """Train a model in place by minimising a loss.
 
     Args:
-        model: What learns.
-        loss: Draws the batch of a step, counted from 0, and returns its loss, a scalar.
-        optimizer: Of the model's parameters, with the largest rates that they have.
+        model: The model.
+        loss: Function that draws the batch of a step, counted from 0, and returns its loss, a
+            scalar.
+        optimizer: Optimiser of the parameters, with their largest learning rates.
         steps: Number of updates.
-        factor: The rates of a step, as a factor of the largest; always 1 if omitted.
+        factor: Function that returns the factor of the learning rates in a step. Default: always 1.
         clip: Largest norm of the whole gradient.
-        penalty: What is added to each loss.
-        after: Called after each update with the step, its loss without the penalty, and the norm of
-            the gradient before it was clipped.
-        fabric: Where the model was set up; if omitted, on the CPU and by itself.
-        keeper: Goes on where the run was left, and keeps it. What ``after`` collects is kept if it
-            is a part.
+        penalty: Function that returns a term to be added to each loss.
+        after: Function that is called after each update with the step, its loss without the
+            penalty, and the norm of the gradient before it was clipped.
+        fabric: Fabric with which the model was set up. Default: this process alone, on the CPU.
+        keeper: Loads the checkpoint of the run, and saves the run. What ``after`` collects is saved
+            if it is a part of the keeper.
 
     Raises:
-        OSError: If a checkpoint cannot be written; the message says what is kept.
-        Interrupted: A ``KeyboardInterrupt``: the run was asked to stop, and is kept.
+        OSError: If a checkpoint cannot be written. The message says what is kept.
+        Interrupted: If the run was asked to stop. The run is then saved. This error is a
+            ``KeyboardInterrupt``.
     """
     fabric = fabric or one_process()
     keeper = keeper or Keeper(None, {})

@@ -1,4 +1,4 @@
-"""The optimiser of a run: which parameters decay, and which have a rate of their own."""
+"""The optimiser of a run: weight decay and learning rate of each group of parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from stringlib.encoders.rotary import RotaryEncoder
 
 
 def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.AdamW:
-    """Return AdamW with three groups: matrices, which decay, the rest, and rotary encoders."""
+    """Return AdamW with three groups of parameters: matrices, rotary encoders, and all others.
+
+    Only the matrices have weight decay.
+    """
     encoder = _ids(model, RotaryEncoder)
     spared = encoder | _ids(model, nn.Embedding)  # a readout tied to an embedding is one
     decaying = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)} - spared
@@ -34,7 +37,7 @@ def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.AdamW:
 
 
 def coefficients(model: nn.Module) -> list[Tensor]:
-    """Return the coefficients of every Circulant-STRING: what the penalty acts on."""
+    """Return the coefficients of all Circulant-STRING encoders, to which the penalty applies."""
     return [m.coefficients for m in model.modules() if isinstance(m, CirculantSTRING)]
 
 

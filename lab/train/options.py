@@ -19,36 +19,38 @@ from lab.train.settings import Settings
 
 ABOUT = """Train on one of the book's tasks, with several seeds, and compare methods.
 
-Several names, joined by commas, are compared: each combination is trained with each seed. Other
-combinations are cells, one by one. At the end there is a table with means, differences from the
-baseline, paired by seed, and 95 % intervals; and in the folder: table.md, plot.png, plot.svg,
-record.json, and for each run its parameters (checkpoint.pt) and metrics.jsonl.
+If an option is a list of names, joined by commas, the command trains every combination with every
+seed. To train only certain combinations, describe each one with --cell. At the end, the command
+prints a table of means, differences from the baseline (paired by seed) and 95 % intervals. The
+folder then contains table.md, plot.png, plot.svg, record.json, and for each run its parameters
+(checkpoint.pt) and metrics.jsonl.
 
-Several rates, joined by commas: each method gets its own. Every rate is tried with the first seed
-and judged by the first test set of the task's validation split: training data that are left out, or
-other draws. The best one serves all seeds. What is tested on at the end chooses nothing.
+If --rate is a list, the command chooses a learning rate for each method. Each rate is tried with
+the first seed and scored on the first test set of the task's validation split, which consists of
+training data that are held out, or of new draws. The best rate is used for all seeds. The final
+test sets are never used for this choice.
 
-Started again, a command goes on where it was stopped; runs that are over are not repeated."""
+If a command is stopped, run it again to continue. Finished runs are not repeated."""
 
 EXAMPLES = """examples:
   # five seeds of one method
   python -m lab.train recall --attention favor-circulant --seeds 5 --steps 400
-  # one that learns it beside one that cannot
+  # a layer that can solve the task, and one that cannot
   python -m lab.train recall --shift off,on --rate 1e-2 --steps 400 --seeds 3
   # three methods, on 16 pairs, with a token shift
   python -m lab.train recall --attention softmax,relu,favor --shift on \\
       --task-option pairs=16 --seeds 5
   # two encoders of a vision transformer
   python -m lab.train moved-digits --encoder axial,circulant --penalty 1e-6
-  # cells of their own, each with the best of three learning rates, two runs at a time
+  # two cells, each with the best of three learning rates, two runs at a time
   python -m lab.train recall --cell "plain: attention=elu" \\
       --cell "decay: attention=elu weight=ssd" --rate 1e-3,3e-3,1e-2 --seeds 5 --jobs 2
-  # an encoder of your own, which my_module adds: ENCODERS["mine"] = MyEncoder
+  # your own encoder, which my_module registers: ENCODERS["mine"] = MyEncoder
   python -m lab.train text --import my_module --encoder rope,mine --seeds 3
   # a language model on two GPUs, in bfloat16
   python -m lab.train text --model-option size=small --encoder rope --steps 20000 \\
       --warmup 500 --accelerator cuda --devices 2 --precision bf16-mixed
-  # on two machines: this on both, with NODE_RANK=0 or 1 and the same MASTER_ADDR and MASTER_PORT
+  # on two machines: run on both, with NODE_RANK=0 or 1 and the same MASTER_ADDR and MASTER_PORT
   python -m lab.train text --accelerator cuda --devices 8 --nodes 2 --folder /shared/run
 
 tasks: {tasks}
@@ -58,35 +60,35 @@ gates: {gate}
 weights: {weight}"""
 
 SETTINGS_HELP = {
-    "steps": "updates of each run",
-    "batch_size": "examples an update, over all processes",
+    "steps": "number of updates of each run",
+    "batch_size": "examples per update, over all processes",
     "rate": "largest learning rate, or several to choose from, such as 1e-3,3e-3",
-    "warmup": "updates before the rate is at its largest; then it falls as half a cosine",
-    "weight_decay": "of AdamW, on matrices alone",
-    "clip": "largest norm of the gradient, or none",
-    "penalty": "λ of λ Σ c² on the coefficients of Circulant-STRING, such as 1e-6",
-    "encoder_rate": "learning rate of rotary encoders, if it is not --rate",
+    "warmup": "updates until the learning rate is largest; then it falls as half a cosine",
+    "weight_decay": "weight decay of AdamW, for matrices only",
+    "clip": "largest norm of the gradient, or none for no limit",
+    "penalty": "λ of the penalty λ Σ c² on the coefficients of Circulant-STRING, such as 1e-6",
+    "encoder_rate": "learning rate of rotary encoders, if it differs from --rate",
     "log_every": "updates between two lines of metrics",
     "checkpoint_every": "updates between two checkpoints",
-    "evaluate_every": "updates between two evaluations, if not at the end alone",
+    "evaluate_every": "updates between two evaluations; by default only at the end",
 }
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asked for.
+    """The options of a command line.
 
     Attributes:
         task: Name of the task.
-        task_options: Its options.
-        imports: Modules that add names of their own.
-        cells: Name of each method that is compared → what it is.
-        baseline: Name of the one that the others are compared with.
+        task_options: Options of the task.
+        imports: Modules that are imported first and may add names.
+        cells: Name → each method that is compared.
+        baseline: Name of the method with which the others are compared.
         seeds: The seeds.
-        jobs: How many runs at a time.
-        folder: Where results go.
-        fresh: Whether to start anew.
-        progress: Whether to show progress bars; None for: in a terminal.
+        jobs: Number of runs at a time.
+        folder: Folder for the results.
+        fresh: Whether to start from the beginning even if there are checkpoints.
+        progress: Whether to show progress bars. None means only in a terminal.
         hardware: Arguments of :func:`~lab.train.hardware.make_fabric`.
     """
 
@@ -104,7 +106,7 @@ class Options:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line, with the names that there are now."""
+    """Return the parser of the command line, with the names that are registered now."""
     names = {axis: ", ".join(known) for axis, known in axes().items()}
     parser = argparse.ArgumentParser(
         "python -m lab.train",
@@ -116,22 +118,22 @@ def make_parser() -> argparse.ArgumentParser:
         parents=[_first_parser(), make_runs_parser(seeds=1, jobs=1)],
     )
     add = parser.add_argument
-    add("task", help="what to learn, see below")
+    add("task", help="name of the task, see below")
     add(
         "--task-option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="such as pairs=16; repeatable",
+        help="option of the task, such as pairs=16; repeatable",
     )
-    model = parser.add_argument_group("model (the task's own unless given)")
+    model = parser.add_argument_group("model (defaults are those of the task)")
     for axis in names:
         model.add_argument(f"--{axis}", metavar="NAME,…", help=_axis_help(axis))
     for name, text in (
-        ("dim", "channels of a token"),
-        ("depth", "blocks"),
-        ("heads", "heads of a block"),
-        ("features", "random features of FAVOR+"),
+        ("dim", "number of channels of a token"),
+        ("depth", "number of blocks"),
+        ("heads", "number of heads of a block"),
+        ("features", "number of random features of FAVOR+"),
     ):
         model.add_argument(f"--{name}", type=int, metavar="N", help=text)
     model.add_argument(
@@ -139,14 +141,14 @@ def make_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="such as horizon=64; repeatable",
+        help="option of the model, such as horizon=64; repeatable",
     )
     model.add_argument(
         "--cell",
         action="append",
         default=[],
         metavar="TEXT",
-        help='one method, "NAME: OPTION=VALUE …", with options of its model and '
+        help='one method, "NAME: OPTION=VALUE …", with options of the model, and optionally '
         f"{', '.join(OWN)}; repeatable",
     )
     model.add_argument(
@@ -155,10 +157,10 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         type=Path,
         metavar="FILE",
-        help="the same as TOML, a table for each method; repeatable",
+        help="TOML file with a table for each method; repeatable",
     )
     model.add_argument(
-        "--baseline", metavar="NAME", help="the method to take differences from (the first)"
+        "--baseline", metavar="NAME", help="method with which the others are compared (the first)"
     )
     training = parser.add_argument_group("training")
     training.add_argument(
@@ -172,22 +174,24 @@ def make_parser() -> argparse.ArgumentParser:
             flag = "--" + field.name.replace("_", "-")
             training.add_argument(flag, type=kind, default=field.default, metavar="N", help=text)
     files = parser.add_argument_group("files")
-    files.add_argument("--folder", type=Path, help="where results go (runs/TASK)")
-    files.add_argument("--fresh", action="store_true", help="start anew instead of going on")
+    files.add_argument("--folder", type=Path, help="folder for the results (runs/TASK)")
+    files.add_argument(
+        "--fresh", action="store_true", help="start from the beginning instead of continuing"
+    )
     files.add_argument("--quiet", action="store_true", help="no progress bar")
     hardware = parser.add_argument_group("hardware")
     hardware.add_argument(
         "--accelerator", default="auto", help="cpu, cuda, mps (STRINGLIB_DEVICE, or the best)"
     )
-    each = "processes a run and machine (1)"
+    each = "number of processes per machine for each run (1)"
     hardware.add_argument("--devices", type=count, default=1, help=each)
-    hardware.add_argument("--nodes", type=count, default=1, help="machines (1)")
+    hardware.add_argument("--nodes", type=count, default=1, help="number of machines (1)")
     hardware.add_argument("--precision", default="32-true", help=", ".join(PRECISIONS))
     return parser
 
 
 def read_options(argv: Sequence[str] | None = None) -> Options:
-    """Return what the command line asks for; a bad one ends the process with code 2."""
+    """Return the options of a command line. An error ends the process with exit code 2."""
     try:  # first of all: what follows, the help included, knows the names that they add
         import_modules(_first_parser().parse_known_args(argv)[0].imports)
     except (TypeError, ValueError) as error:
@@ -226,7 +230,7 @@ def _first_parser() -> argparse.ArgumentParser:
         default=[],
         dest="imports",
         metavar="MODULE",
-        help="a module of yours that adds to ENCODERS, FEATURES, WEIGHTS, BIASES or TASKS; "
+        help="your module, which adds names to ENCODERS, FEATURES, WEIGHTS, BIASES or TASKS; "
         "repeatable",
     )
     return parser
@@ -238,14 +242,17 @@ def _options(args: argparse.Namespace) -> Options:
     hardware = {k: getattr(args, k) for k in ("accelerator", "devices", "nodes", "precision")}
     if args.jobs > 1:
         if args.accelerator not in ("auto", "cpu") or args.devices * args.nodes > 1:
-            raise ValueError("--jobs must be 1 with --devices, --nodes, or an accelerator but cpu")
+            raise ValueError(
+                "--jobs must be 1 with several --devices or --nodes, or an --accelerator other "
+                f"than cpu, got {args.jobs}"
+            )
         hardware["accelerator"] = "cpu"
     task_options = pairs("--task-option", args.task_option)
     _require_known(args.task, task_options)
     shared = pairs("--model-option", args.model_option)
     own = [name for name in shared if name in (*axes(), "dim", "depth", "heads")]
     if own:
-        raise ValueError(f"--model-option must be given as --{own[0]}, got {own[0]}")
+        raise ValueError(f"--model-option must not contain {own[0]}. Pass --{own[0]} instead.")
     sizes = {"dim": args.dim, "depth": args.depth, "heads": args.heads}
     shared |= {name: size for name, size in sizes.items() if size is not None}
     named = {f.name: getattr(args, f.name) for f in fields(Settings) if hasattr(args, f.name)}
@@ -279,11 +286,11 @@ def _require_known(task: str, options: dict[str, Any]) -> None:
 
 def _axis_help(axis: str) -> str:
     return {
-        "attention": "softmax, or kernelised attention with these features (softmax)",
-        "encoder": "how the model knows positions",
-        "gate": "the gate behind attention",
-        "weight": "the position weight of kernelised attention",
-        "shift": "whether keys are mixed with those before them: on, off",
+        "attention": "softmax, or linear attention with these features (softmax)",
+        "encoder": "position encoding",
+        "gate": "output gate of attention",
+        "weight": "position weight of linear attention",
+        "shift": "whether each key is mixed with the key before it: on, off",
     }[axis]
 
 

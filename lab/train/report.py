@@ -1,4 +1,4 @@
-"""What came out of several methods, each trained with several seeds: table, picture, record."""
+"""The report of a command: a table, a plot and a record of several methods and seeds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Cells = Mapping[str, Mapping[str, Any]]
 
 WRITTEN = ("table.md", "plot.png", "plot.svg", "record.json")
 RANGES = {"accuracy": (0.0, 1.0), "bits": (0.0, math.inf)}
-"""Metric → what its scores can be, at least and at most."""
+"""Metric → smallest and largest possible score."""
 
 
 def report(
@@ -34,16 +34,17 @@ def report(
 ) -> None:
     """Write ``table.md``, ``plot.png``, ``plot.svg`` and ``record.json``, and print the table.
 
-    Those of a command with other methods or more seeds move to a folder beside, which is said.
+    If the folder contains files of a command with other methods or more seeds, they are moved to a
+    folder next to it, and a message says so.
 
     Args:
-        cells: As :func:`table` and :func:`plot` take them; see also
+        cells: The results, as :func:`table` and :func:`plot` take them; see also
             :func:`~lab.records.write_runs`.
         name: Name of the task.
         task: The task.
-        folder: Where the files go.
-        command: How to repeat the runs.
-        baseline: Name of the method that the others are compared with.
+        folder: Folder for the files.
+        command: Command that repeats the runs.
+        baseline: Name of the method with which the others are compared.
         code: Digest of the code of the runs.
 
     Raises:
@@ -53,7 +54,7 @@ def report(
     shown = table(cells, metric, baseline, chance, less)
     print(f"\n{shown}\n")
     _set_aside(cells, folder)
-    then = f"every run is kept in {folder}; make room, and the same command reports them"
+    then = f"every run is kept in {folder}; free some disk space and run the same command again"
     with whole(folder / "table.md", then) as part:
         part.write_text(shown + "\n", encoding="utf8")
     plot(cells, metric, [folder / "plot.png", folder / "plot.svg"], name, then, chance, less)
@@ -84,17 +85,17 @@ def _set_aside(cells: Cells, folder: Path) -> None:
 def table(
     cells: Cells, metric: str, baseline: str, chance: float | None = None, less: bool = False
 ) -> str:
-    """Return a Markdown table: scores, differences from the baseline, seeds, size, rate and time.
+    """Return a Markdown table of scores, differences from the baseline, sizes and times.
 
-    Scores are means with 95 % intervals. Differences are paired by seed; their intervals hold all
-    at once with 95 %.
+    Scores are means with 95 % intervals. Differences are paired by seed, and their intervals are
+    corrected for the number of differences.
 
     Args:
         cells: Name → ``{"parameters": …, "rate": …, "runs": [{"scores": …, "wall_s": …}]}``.
-        metric: What the scores are.
-        baseline: Name of the method that the others are compared with.
-        chance: Score of a guess, if that is known.
-        less: Whether less of the metric is better, which the head of the table says then.
+        metric: Name of the scores.
+        baseline: Name of the method with which the others are compared.
+        chance: Score of a random guess, if it is known.
+        less: Whether a lower score is better. The head of the table then says so.
     """
     sets = list(next(iter(cells.values()))["runs"][0]["scores"])
     comparisons = (len(cells) - 1) * len(sets)
@@ -142,7 +143,10 @@ def scores_of(cell: Mapping[str, Any], test: str) -> list[float]:
 
 
 def spread_text(values: Sequence[float]) -> str:
-    """Return ``"0.912 [0.893, 0.931]"``: mean and 95 % interval; of one value itself alone."""
+    """Return the mean and the 95 % interval, such as ``"0.912 [0.893, 0.931]"``.
+
+    For a single value, return only this value.
+    """
     if len(values) == 1:
         return f"{values[0]:.3f}"
     low, high = interval(values)
@@ -166,16 +170,16 @@ def plot(
     chance: float | None = None,
     less: bool = False,
 ) -> None:
-    """Draw loss curves, each with the range of its seeds, and scores with their intervals.
+    """Draw loss curves with the range of the seeds, and scores with their intervals.
 
     Args:
         cells: Name → ``{"told": …, "runs": [{"seed": …, "losses": …, "logged": …, "scores": …}]}``.
-        metric: What the scores are.
-        paths: Files to write, whose ends say the format.
-        title: Stands above.
-        then: What to do if they cannot be written, the end of the message.
-        chance: Score of a guess, if that is known: a dotted line.
-        less: Whether less of the metric is better, which the titles say then.
+        metric: Name of the scores.
+        paths: Files to write. Their suffixes determine the formats.
+        title: Title of the plot.
+        then: End of the error message if a file cannot be written: what to do.
+        chance: Score of a random guess, if it is known, drawn as a dotted line.
+        less: Whether a lower score is better. The titles then say so.
 
     Raises:
         OSError: If a file cannot be written.
@@ -212,7 +216,10 @@ def plot(
 
 
 def colours_of(cells: Cells) -> dict[str, str]:
-    """Return a colour for each method: the book's where it has one, no colour twice in a row."""
+    """Return a colour for each method.
+
+    A method of the book has its own colour. No two neighbouring methods have the same colour.
+    """
     from lab.explore.style import COLOURS, PALETTE
 
     told = {name: cell["told"] for name, cell in cells.items()}

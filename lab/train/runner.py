@@ -1,4 +1,4 @@
-"""Runs, one after another in this process, or several at a time in processes of Dask."""
+"""Execution of runs, one after another in this process or several at a time with Dask."""
 
 from __future__ import annotations
 
@@ -27,20 +27,26 @@ Errors = tuple[type[Exception], ...]
 
 TOPIC = "stringlib"
 DEAF = ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"]
-"""What a process of this machine does first, for Ctrl-C is for the one that waits for it."""
+"""First command of a worker process, which makes it ignore Ctrl-C.
+
+The process that waits for the workers handles Ctrl-C.
+"""
 
 KEEPS = {"MALLOC_TRIM_THRESHOLD_": 1 << 33, "MALLOC_TOP_PAD_": 1 << 28}
-"""How a process of this machine holds memory. Dask's own gives back all above 64 kB, and each step
-of training asks for it again: half as long again where tensors are large."""
+"""Environment variables by which a worker process keeps the memory that it has freed.
+
+By default Dask returns all freed blocks above 64 kB to the system, and each training step allocates
+them again. Training with large tensors then takes 1.5 times as long.
+"""
 
 _ONE_AT_A_TIME = threading.Lock()  # PyTorch's random numbers belong to the process
 
 
 def count(text: str) -> int:
-    """Return a number of things that a command line asks for.
+    """Return a number that a command line contains, which must be at least 1.
 
     Raises:
-        argparse.ArgumentTypeError: If it is less than 1.
+        argparse.ArgumentTypeError: If the number is less than 1.
     """
     number = int(text)
     if number < 1:
@@ -49,16 +55,16 @@ def count(text: str) -> int:
 
 
 def make_runs_parser(seeds: int, jobs: int) -> argparse.ArgumentParser:
-    """Return what each command line of many runs has, a parent of its parser.
+    """Return the parser of the options that all commands with several runs share.
 
     Args:
-        seeds: How many seeds unless ``--seeds`` says otherwise.
-        jobs: How many runs at a time unless ``--jobs`` says otherwise.
+        seeds: Default of ``--seeds``.
+        jobs: Default of ``--jobs``.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = partial(parser.add_argument_group("runs").add_argument, type=count, metavar="N")
-    add("--seeds", default=seeds, help=f"how many seeds ({seeds})")
-    add("--jobs", default=jobs, help=f"runs at a time, each on one thread of the CPU ({jobs})")
+    add("--seeds", default=seeds, help=f"number of seeds ({seeds})")
+    add("--jobs", default=jobs, help=f"number of runs at a time, each on one CPU thread ({jobs})")
     return parser
 
 
@@ -71,23 +77,25 @@ def workers(
     hear: Callable[..., Any] = print,
     saves: bool = False,
 ) -> Iterator[Each[Any]]:
-    """Give ``each(function, items)``, which does a run for each item: ``function(item)``.
+    """Return a context with ``each(function, items)``, which calls the function for each item.
 
-    It yields each item, as soon as its run is over, with what the function returned; or with what
-    it raised, if that is spared, and the others go on. A run whose process was killed is done once
-    more, by another one; killed again it has raised ``ChildProcessError``. Ctrl-C and SIGTERM end
-    all runs by ``KeyboardInterrupt``, after those that are over were given.
+    ``each`` yields each item with the result of its run as soon as the run ends. If a run raises an
+    error of a kind in ``spared``, the error takes the place of the result, and the other runs
+    continue. If the process of a run is killed, the run is started once more in another process. If
+    that process is killed too, the result is a ``ChildProcessError``. Ctrl-C and SIGTERM end all
+    runs by a ``KeyboardInterrupt``, after the finished runs have been yielded.
 
     Args:
-        jobs: How many runs at a time, in processes of this machine, each on one thread of the CPU;
-            1 for this process.
-        scheduler: Address of a Dask scheduler, whose workers do the runs instead.
-        spared: Kinds of errors that cost their own run alone; another one ends all.
-        hear: Called with what a run in another process says by :func:`tell`.
-        saves: Whether runs note that they are asked to stop, so that it is worth to wait for them.
+        jobs: Number of runs at a time, in processes of this machine with one CPU thread each. With
+            1, runs are executed in this process.
+        scheduler: Address of a Dask scheduler whose workers execute the runs instead.
+        spared: Kinds of errors that end only their own run. Any other error ends all runs.
+        hear: Function that is called with what a run in another process sends by :func:`tell`.
+        saves: Whether the runs save their state if they are asked to stop. Then stopping waits for
+            them.
 
     Raises:
-        ImportError: If Dask is needed and is not there.
+        ImportError: If Dask is needed and not installed.
     """
     if jobs == 1 and scheduler is None:
         with handled(signal.default_int_handler, signal.SIGTERM):  # as Ctrl-C
@@ -106,7 +114,7 @@ def workers(
 
 
 def tell(*what: Any) -> None:
-    """Say something, in a run, to the process that waits for it: numbers, words and lists."""
+    """Send numbers, strings and lists from a run to the process that waits for the run."""
     from distributed import get_worker
 
     get_worker().log_event(TOPIC, what)
@@ -187,8 +195,8 @@ def _result(future: Future[Any]) -> Any:
     error = future.exception()
     if type(error).__name__ == "KilledWorker":
         raise ChildProcessError(
-            "the process of the run was killed again and again: by the system, perhaps, for want "
-            "of memory"
+            "the process of the run was killed several times, perhaps by the system because memory "
+            "ran out. Use fewer --jobs or a smaller --batch-size."
         )
     return future.result()
 
@@ -199,7 +207,9 @@ def _client(jobs: int, scheduler: str | None) -> Iterator[Any]:
     try:
         from distributed import Client, LocalCluster
     except ImportError:
-        raise ImportError("--jobs and --scheduler need Dask: pip install -e '.[lab]'") from None
+        raise ImportError(
+            "--jobs and --scheduler need Dask. Run pip install -e '.[lab]'."
+        ) from None
     if scheduler is not None:
         with Client(scheduler) as client:  # when it leaves, the cluster forgets what it waits for
             yield client

@@ -1,4 +1,4 @@
-"""The runs of a command: learning rates tried, every seed trained, one at a time or several."""
+"""The runs of a command: the choice of learning rates, and the training with every seed."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Found = dict[str, Any]
 
 
 class RunsError(Exception):
-    """Runs failed; the message names each, the others are kept."""
+    """Some runs failed. The message names them. The other runs are kept."""
 
 
 class Run(NamedTuple):
-    """One model to train.
+    """One run: a model to be trained.
 
     Attributes:
-        name: Of its cell.
-        settings: How to train it, its seed among them.
-        folder: Where it is kept.
-        tries: Whether it tries a learning rate, on the task's ``validation()``.
+        name: Name of the cell.
+        settings: Settings of the training, with the seed.
+        folder: Folder of the run.
+        tries: Whether the run tries a learning rate on the ``validation()`` of the task.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Run(NamedTuple):
     tries: bool
 
     def __str__(self) -> str:
-        """Return its cell and its seed, or the rate that it tries."""
+        """Return the cell together with the seed, or with the learning rate that is tried."""
         if self.tries:
             return f"{self.name}, rate {self.settings.rate:g} on validation"
         return f"{self.name}, seed {self.settings.seed}"
@@ -55,17 +55,18 @@ class Run(NamedTuple):
 def train_all(
     options: Options, task: Task, fabric: Fabric, say: Callable[[str], Any]
 ) -> dict[str, dict[str, Any]]:
-    """Train what is not trained yet: first the rates that are to be tried, then seed by seed.
+    """Execute all runs that are not finished: first those that try learning rates, then all seeds.
 
     Returns:
-        For each name what the model was told, its number of ``parameters``, its ``rate``, the
-        scores of all rates that were ``tried``, and its ``runs``, each with ``seed``, ``scores``,
-        ``logged`` steps, ``losses`` there, ``wall_s``, and what its parts were ``made`` with.
+        For each cell: the options of the model (``told``), its number of ``parameters``, its
+        ``rate``, the scores of all learning rates that were ``tried``, and its ``runs``. Each run
+        has ``seed``, ``scores``, ``logged`` steps, ``losses`` at these steps, ``wall_s``, and the
+        commit and hardware with which its parts were ``made``.
 
     Raises:
-        RunsError: If runs failed: their loss went bad, or their process was killed.
-        FloatingPointError: If the loss of a method goes bad at every rate.
-        KeyboardInterrupt: If the runs were asked to stop; those under way are saved.
+        RunsError: If runs failed, because their loss was not finite or their process was killed.
+        FloatingPointError: If the loss of a method is not finite for any learning rate.
+        KeyboardInterrupt: If the runs were asked to stop. Unfinished runs are saved.
     """
     several = {name: c.settings for name, c in options.cells.items() if len(c.settings) > 1}
     trials = [_run(options, name, one, True) for name, many in several.items() for one in many]
@@ -125,7 +126,9 @@ def _best(name: str, scores: Sequence[float | None], less: bool) -> int:
     """Return the place of the best score, of equals the first; None is that of a loss gone bad."""
     finite = [score for score in scores if score is not None]
     if not finite:
-        raise FloatingPointError(f"{name}: the loss must be finite at some --rate, but is at none")
+        raise FloatingPointError(
+            f"{name}: the loss must be finite for at least one --rate, but it is for none"
+        )
     return scores.index(min(finite) if less else max(finite))
 
 
@@ -163,11 +166,11 @@ def _train(
 
 
 class Progress:
-    """One bar over the steps of all runs, with the run that was heard of last.
+    """One progress bar for the steps of all runs. It names the run that was last updated.
 
     Args:
-        steps: Of all runs.
-        shown: Whether there is a bar.
+        steps: Number of steps of all runs together.
+        shown: Whether to show the bar.
     """
 
     def __init__(self, steps: int, shown: bool) -> None:
@@ -176,7 +179,7 @@ class Progress:
         self.done: dict[str, int] = {}
 
     def see(self, run: str, steps: Sequence[int], loss: float) -> None:
-        """Take note of a run's last logged steps."""
+        """Update the bar with the last logged step of a run."""
         if self.bar.disable:
             return
         before = self.done.get(run)
@@ -190,7 +193,7 @@ class Progress:
         self.bar.update(steps[-1] + 1 - before)
 
     def end(self, run: Run) -> None:
-        """Expect no more of a run: it was over, or its loss has gone bad."""
+        """Count a run as finished, also if it failed before its last step."""
         if not self.bar.disable:
             self.bar.total -= run.settings.steps - self.done.get(str(run), 0)
 
@@ -208,7 +211,7 @@ def _do_all(
             yield run, came
     if failed:
         raise RunsError(
-            "; ".join(failed) + "; the other runs are kept, and the same command goes on"
+            "; ".join(failed) + ". The other runs are kept. Run the same command to continue."
         )
 
 

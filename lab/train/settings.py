@@ -1,4 +1,4 @@
-"""How to train: the numbers of a run."""
+"""The settings of a training run."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from stringlib.spec import Count0, NotNegative, Positive, require
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train.
+    """Settings of a training run.
 
     Attributes:
         steps: Number of updates.
-        batch_size: Examples an update, over all processes.
-        rate: Largest learning rate of AdamW; it grows linearly for ``warmup`` steps and falls
-            as half a cosine to 0.
-        warmup: Steps before the rate is at its largest.
-        weight_decay: AdamW's, on the matrices of ``nn.Linear`` alone: not on embeddings, norms,
-            biases and whatever belongs to an encoder; what it would do there is
-            :eq:`eq-circulant-decay`.
-        clip: Largest norm of the whole gradient; None for no limit.
-        penalty: λ of the penalty λ Σ c² on all coefficients of Circulant-STRING,
+        batch_size: Number of examples per update, over all processes.
+        rate: Largest learning rate of AdamW. The learning rate grows linearly for ``warmup`` steps
+            and then falls to 0 as half a cosine.
+        warmup: Number of steps until the learning rate is largest.
+        weight_decay: Weight decay of AdamW. It applies only to the matrices of ``nn.Linear``, not
+            to embeddings, norms, biases and parameters of an encoder. For its effect on an encoder
+            see :eq:`eq-circulant-decay`.
+        clip: Largest norm of the whole gradient. None means no limit.
+        penalty: Factor λ of the penalty λ Σ c² on all coefficients of Circulant-STRING,
             :eq:`eq-circulant-penalty`.
-        encoder_rate: Largest learning rate of the parameters of rotary encoders; ``rate`` if None.
-        seed: Decides the batches. The model is drawn by whoever makes it.
-        log_every: Steps between two entries of the history.
-        checkpoint_every: Steps between two checkpoints, where a folder is given.
-        evaluate_every: Steps between two evaluations; None for the end alone.
-        betas: AdamW's.
+        encoder_rate: Largest learning rate of the parameters of rotary encoders. None means
+            ``rate``.
+        seed: Seed of the batches. The caller of the training draws the weights of the model.
+        log_every: Number of steps between two entries of the history.
+        checkpoint_every: Number of steps between two checkpoints, if a folder is given.
+        evaluate_every: Number of steps between two evaluations. None means only at the end.
+        betas: The betas of AdamW.
     """
 
     steps: int = 1000
@@ -47,7 +48,7 @@ class Settings:
     betas: tuple[float, float] = (0.9, 0.999)
 
     def __post_init__(self) -> None:
-        """Refuse numbers that make no sense."""
+        """Raise an error for values that are not valid."""
         for name in ("steps", "batch_size", "log_every", "checkpoint_every"):
             require(name, getattr(self, name), int)
         for name in ("warmup", "seed"):
@@ -65,14 +66,14 @@ class Settings:
 
 
 def half_cosine(step: int, steps: int, warmup: int) -> float:
-    """Return the learning rate of a step, as a factor of its largest.
+    """Return the learning rate of a step, divided by the largest learning rate.
 
-    Linear from 1/warmup to 1, then half a cosine towards 0.
+    The result grows linearly from 1/warmup to 1, and then falls towards 0 as half a cosine.
 
     Args:
-        step: The step, from 0.
+        step: Index of the step, counted from 0.
         steps: Number of all steps.
-        warmup: Steps before the rate is at its largest.
+        warmup: Number of steps until the learning rate is largest.
     """
     if step < warmup:
         return (step + 1) / warmup

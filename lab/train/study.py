@@ -1,4 +1,4 @@
-"""Runs the cells of a study with every seed, and records them: what each file of results/ is."""
+"""A study: runs of all cells with every seed, and the record of their results."""
 
 from __future__ import annotations
 
@@ -29,36 +29,38 @@ from lab.train.runner import count, make_runs_parser, workers
 
 Run = Callable[..., Mapping[str, Any]]
 Wanted = tuple[str, int]
-"""A cell's name and a seed."""
+"""Name of a cell, and a seed."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is run: every cell with every seed.
+    """A study, which runs each of its cells with every seed.
 
-    Every run has a file in the folder ``<record>.runs``, with the commit and the hardware that made
-    it. Stopped and started again, the study goes on with the runs that are missing, among them
-    those of a cell whose arguments changed, and all if the code of the study did, or of what it
-    imports; the folder goes when the record is written.
+    Every run has a file in the folder ``<record>.runs``, with the commit and the hardware of the
+    run. A study that was stopped continues with the missing runs. Runs of a cell whose arguments
+    changed are repeated, and all runs are repeated if the code of the study or of a module that it
+    imports changed. The folder is removed when the record is written.
 
     Args:
-        script: The study's file; its record has the same name and ends in ``.json``.
-        about: What the study does, for ``--help``; the first line is shown.
-        cells: Name → what ``run`` is told, by keyword: what JSON can hold.
-        run: ``run(seed=…, steps=…, **cell)`` returns what is recorded of one run: numbers, strings,
-            lists and dictionaries. It must stand at the top of a module, as must the parts of a
-            :class:`~lab.train.learn.Training`. If it has a parameter ``keep``, it is handed its
-            file, a :class:`~lab.train.checkpoint.Checkpoint`, which
-            :func:`~lab.train.fitting.fit` takes: then a run that was stopped on its way goes on.
-        steps: How many steps unless ``--steps`` says otherwise.
-        seeds: How many seeds unless ``--seeds`` says otherwise.
-        steps_are: What a step is, for ``--help``.
-        jobs: How many runs at a time unless ``--jobs`` says otherwise; 1 for times.
-        beside: What is recorded beside the runs, and belongs to none; a function is called.
+        script: File of the study. Its record has the same name with the suffix ``.json``.
+        about: Description of the study. ``--help`` shows its first line.
+        cells: Name → arguments of ``run`` by keyword, which must be values that JSON can represent.
+        run: ``run(seed=…, steps=…, **cell)`` returns the results of one run: numbers, strings,
+            lists and dictionaries. The function must be defined at the top level of a module, as
+            must the parts of a :class:`~lab.train.learn.Training`. If the function has a parameter
+            ``keep``, it gets the :class:`~lab.train.checkpoint.Checkpoint` of the run and can pass
+            it to :func:`~lab.train.fitting.fit`. A stopped run then continues where it stopped.
+        steps: Default of ``--steps``.
+        seeds: Default of ``--seeds``.
+        steps_are: Description of a step, for ``--help``.
+        jobs: Default of ``--jobs``. Use 1 if the study measures times.
+        beside: Results that belong to no run, or a function that returns them. They are recorded
+            next to the runs.
 
-    The data of the record: ``{"steps": …, "cells": {name: {"told": …, "runs": [one a seed]}}}`` and
-    what stands ``beside``; each run has its ``seed`` and its ``wall_s``. Cells stand as defined,
-    seeds from 0. :func:`lab.records.gather` reads them.
+    The data of the record are ``{"steps": …, "cells": {name: {"told": …, "runs": […]}}}`` and the
+    results of ``beside``. A cell has one run per seed, and each run contains its ``seed`` and its
+    ``wall_s``. Cells are in the order of their definition, and seeds begin with 0.
+    :func:`lab.records.gather` reads these data.
     """
 
     script: str | Path
@@ -72,19 +74,20 @@ class Study:
     beside: Mapping[str, Any] = field(default_factory=dict)
 
     def main(self, argv: Sequence[str] | None = None) -> None:
-        """Run what is missing, each run on one thread, and write the record.
+        """Execute the missing runs, each on one CPU thread, and write the record.
 
-        The command line: ``--seeds`` and ``--steps``; ``--jobs``, how many runs at a time, which
-        changes no result but the times; ``--scheduler``, a Dask cluster that runs them instead;
-        ``--only PATTERN``, the cells to run now; ``--device``, where models train; ``--output``.
+        The options of the command line are ``--seeds``, ``--steps``, ``--jobs`` (number of runs at
+        a time, which changes only the times), ``--scheduler`` (a Dask cluster that executes the
+        runs), ``--only PATTERN`` (the cells to run now), ``--device`` (where models are trained)
+        and ``--output``.
 
         Args:
-            argv: The arguments; those of the process if omitted.
+            argv: The arguments. Default: those of the process.
 
         Raises:
             SystemExit: If the command line is wrong, another process runs this study into the same
-                record, a file is broken, the disk is full, or runs failed: the others are kept, and
-                each failure is told with cell and seed.
+                record, a file is damaged, the disk is full, or runs failed. The other runs are then
+                kept, and the message names cell and seed of each failed run.
         """
         allow_every_letter()
         args = self._arguments(argv)
@@ -112,8 +115,8 @@ class Study:
         failures = self._run_all(todo, args, files, done) if todo else []
         if failures:
             raise SystemExit(
-                "\n".join(failures) + f"\n{len(failures)} of {len(todo)} runs failed; the others "
-                f"are kept in {folder}, and the same command tries the missing ones again"
+                "\n".join(failures) + f"\n{len(failures)} of {len(todo)} runs failed. The others "
+                f"are kept in {folder}. Run the same command to try the failed runs again."
             )
         if len(done) == len(files):
             self._record(args, done, folder, digest(code))
@@ -152,7 +155,7 @@ class Study:
             cells=cells,
             data={"steps": args.steps, **beside},
             code=code,
-            then=f"every run is kept in {folder}; make room, and say it again",
+            then=f"every run is kept in {folder}; free some disk space and run the command again",
         )
 
     def _arguments(self, argv: Sequence[str] | None) -> argparse.Namespace:
@@ -165,19 +168,19 @@ class Study:
         add(
             "--scheduler",
             metavar="ADDRESS",
-            help="a Dask scheduler, tcp://host:8786 for instance, whose workers do the runs",
+            help="address of a Dask scheduler whose workers execute the runs, such as tcp://host:8786",
         )
         add(
             "--device",
             default="auto",
             choices=DEVICES,
-            help="where models train (the best there is)",
+            help="device on which models are trained (the fastest one)",
         )
         add(
             "--only",
             default="*",
             metavar="PATTERN",
-            help="run the cells of such names now, '8 pairs*' for instance; the record is written "
+            help="cells to run now, by a pattern such as '8 pairs*'; the record is written "
             "when no cell is missing",
         )
         add("--output", type=Path, default=Path(self.script).with_suffix(".json"))
@@ -223,7 +226,7 @@ class Study:
         return failures
 
 
-THEN = "the runs before it are kept; make room, and the same command goes on"
+THEN = "the earlier runs are kept; free some disk space and run the same command to continue"
 
 
 def _folder(folder: Path, steps: int) -> Path:
@@ -272,15 +275,15 @@ def _do(
     try:
         return plain({**found, "wall_s": round(wall_s, 1), "made": [*earlier, made]})
     except (TypeError, ValueError) as error:
-        raise ValueError(f"a run must return JSON: {error}") from None
+        raise ValueError(f"a run must return values that JSON can represent: {error}") from None
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON gives it back: tuples are lists.
+    """Return a value as JSON returns it, with lists in place of tuples.
 
     Raises:
-        TypeError: If it holds what JSON cannot hold.
-        ValueError: If it holds a number that is not finite.
+        TypeError: If the value contains an object that JSON cannot represent.
+        ValueError: If the value contains a number that is not finite.
     """
     return json.loads(json.dumps(value, allow_nan=False))
 

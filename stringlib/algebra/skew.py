@@ -178,7 +178,7 @@ def pair_channels(
 
     Args:
         pairs: Number of pairs.
-        layout: ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+        layout: ``"interleaved"`` (default) pairs (2i, 2i + 1), ``"half"`` pairs (i, i + pairs).
         device: Device of the result. Default: the default device of torch.
 
     Returns:
@@ -218,7 +218,7 @@ def planar_skew(
     Args:
         frequencies: Frequencies ω of the pairs in radians per unit of position, ``(..., pairs)``.
         size: Number of channels, at least ``2 * pairs``.
-        layout: ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+        layout: ``"interleaved"`` (default) pairs (2i, 2i + 1), ``"half"`` pairs (i, i + pairs).
 
     Returns:
         Skew-symmetric matrices, ``(..., size, size)``.

@@ -96,9 +96,9 @@ def universal_form(
             break
     if (least > tolerance).any():
         raise ValueError(
-            "generators must rotate common planes, got generators L of which an entry "
-            f"differs by {least.max():.1e} ‖L‖ from the matrices rebuilt from the planes found, "
-            f"where {tolerance:.1e} ‖L‖ is allowed. {ROUNDED}"
+            "generators must rotate common planes, got generators L without such planes: rebuilt "
+            f"from the best planes found, an entry of L differs by {least.max():.1e} ‖L‖, and "
+            f"{tolerance:.1e} ‖L‖ is allowed. {ROUNDED}"
         )
 
     basis = _in_order(basis, _frequencies(exact, basis))

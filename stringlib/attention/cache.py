@@ -1,7 +1,7 @@
 """The key–value cache of softmax attention.
 
-A cache is never changed after it was made. Further tokens give another, longer cache. The old and
-the new cache can share memory, because the memory has room for more tokens than the old cache
+A cache is never changed after it was made. With further tokens a new cache is made. The old and the
+new cache can share memory, because the memory has room for more tokens than the old cache
 contains. A further token is then written after the last token, so that the keys and values of the
 earlier tokens are not copied.
 """
@@ -118,8 +118,8 @@ class KeyValueCache(NamedTuple):
         """
         if not (_fits(self.keys, keys) and _fits(self.values, values)):
             raise ValueError(
-                "state must have keys and values with the batch, heads and channels of the new "
-                f"tokens, got keys of shape {tuple(self.keys.shape)} and values of shape "
+                "state must have the same batch, heads and channels as the new tokens, "
+                f"got keys of shape {tuple(self.keys.shape)} and values of shape "
                 f"{tuple(self.values.shape)}. The new keys have shape {tuple(keys.shape)}, and the "
                 f"new values {tuple(values.shape)}. Pass the state that the same layer returned "
                 "for the earlier tokens of the same batch."
@@ -128,7 +128,7 @@ class KeyValueCache(NamedTuple):
             if marks is None or self.marks is None or not _fits(self.marks, marks):
                 have, need = (x if x is None else tuple(x.shape) for x in (self.marks, marks))
                 raise ValueError(
-                    "state must have marks with the batch, heads and channels of the new marks, "
+                    "state must have marks of the same batch, heads and channels as the new ones, "
                     f"got shape {have}. The new marks have shape {need}. Pass the state that the "
                     "same layer returned for the earlier tokens of the same batch."
                 )

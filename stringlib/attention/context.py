@@ -60,7 +60,7 @@ def checked_context(
             name = "context_mask" if context_positions is None else "context_positions"
             given: Any = mask if context_positions is None else context_positions
             raise ValueError(
-                f"{name} must be None without context, got a {type(given).__name__}. "
+                f"{name} must be None if context is None, got a {type(given).__name__}. "
                 "Pass context too."
             )
         return None
@@ -68,8 +68,8 @@ def checked_context(
         if given is not None:
             hint = "Pass context_mask instead" if name == "key_mask" else f"Leave out {name}"
             raise ValueError(
-                f"{name} must be None with context, got a tensor of shape {tuple(given.shape)}. "
-                f"In this case the keys are the tokens of context. {hint}."
+                f"{name} must be None if context is given, got a tensor of shape "
+                f"{tuple(given.shape)}. With context, the queries attend to its tokens. {hint}."
             )
     steps = layer.position_steps is not None
     unfit = "a layer with position_steps" if steps else layer.core.unfit_for_context

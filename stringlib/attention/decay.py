@@ -52,7 +52,7 @@ def decayed_sums(
             greater than 0 raises an error. On other devices the values are not checked.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
-            None, which means the way that is usually fastest.
+            None, which chooses the mode that is usually fastest.
         state: The state S before the first token, ``(..., heads, m, d_u)``. Default: zero.
 
     Returns:

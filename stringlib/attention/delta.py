@@ -69,7 +69,7 @@ def delta_rule(
             overwritten values are forgotten.
         mode: ``"recurrent"`` computes token by token; ``"chunk"`` computes chunk by chunk;
             ``"parallel"`` treats all tokens as one chunk and so forms an n × n matrix. Default:
-            None, which means the way that is usually fastest.
+            None, which chooses the mode that is usually fastest.
         state: The state S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:

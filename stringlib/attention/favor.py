@@ -129,8 +129,8 @@ class FavorFeatures(FeatureMap):
         """Resample the random matrix W in place, so that its tensors remain the same objects.
 
         In training on several processes, pass a generator with the same seed in every process.
-        Otherwise each process draws another W. ``DistributedDataParallel`` copies the buffers of
-        the first process to the other processes, but not the parameters. So if W is learned and
+        Otherwise each process draws a different W. ``DistributedDataParallel`` copies the buffers
+        of the first process to the other processes, but not the parameters. So if W is learned and
         the seeds differ, the processes train different matrices from then on.
 
         Args:

@@ -29,7 +29,7 @@ class AttentionLayer(nn.Module):
         dim: Number of channels of a token.
         core: The :class:`~stringlib.attention.core.AttentionCore` between the projections.
         to_q: The projection :math:`W_q`. The others are ``to_k``, ``to_v`` and ``to_out``.
-        position_steps: The module that makes the steps of the positions, or None.
+        position_steps: The module that computes the steps of the positions, or None.
     """
 
     dim: int

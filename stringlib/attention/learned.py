@@ -258,8 +258,8 @@ def _logits(decay: GLADecay | KDADecay, x: Tensor) -> Tensor:
 def wide(x: Tensor) -> Tensor:
     """Return ``x`` in at least float32, because gradients of decays and rates overflow in float16.
 
-    They are sums over channels. Their products with the small derivative of a sigmoid or a softplus
-    are finite.
+    These gradients are sums over channels. Their products with the small derivative of a sigmoid or
+    a softplus are finite.
     """
     return x.to(at_least_float32(x.dtype))
 

@@ -123,8 +123,8 @@ def linear_attention(
         mode: How to compute the sums. ``"parallel"`` uses the n × n matrix A. ``"recurrent"`` goes
             token by token and ``"chunk"`` chunk by chunk, only with ``causal`` and a weight that
             has a recurrent form. ``"fft"`` is only for
-            :class:`~stringlib.attention.toeplitz.ToeplitzWeight`. None (default) means the way that
-            is usually fastest for the position weight.
+            :class:`~stringlib.attention.toeplitz.ToeplitzWeight`. None (default) chooses the mode
+            that is usually fastest for the position weight.
         key_scale: Logarithms :math:`s_j` of factors that were divided out of ``phi_k``,
             ``(..., heads, keys)``, as ``FavorFeatures.scaled_keys`` returns them; −∞ for a factor
             0. With ``normalize`` only the differences of these logarithms matter. In causal

@@ -132,7 +132,7 @@ class MultiHeadAttention(AttentionLayer):
         features: The feature map; None for softmax.
         encoder: The rotary encoder, the bias of softmax, or None.
         roll: The roll of the features, or None.
-        weight: The position weight, or the module that makes it from the tokens. None for the
+        weight: The position weight, or the module that computes it from the tokens. None for the
             constant weight 1.
         gate: The gate, or None.
         log_temperature: Logarithm of :math:`\tau`, ``(kv_heads,)``; None without
@@ -140,7 +140,7 @@ class MultiHeadAttention(AttentionLayer):
         shift: The key shift, or None.
         position_bias: The bias of the logits, or None. It is a part of the core and can be replaced
             there, as the four parts above.
-        position_steps: The module that makes the steps of the positions, or None.
+        position_steps: The module that computes the steps of the positions, or None.
 
     Source:
         Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 for grouped queries; Qiu et al. 2025

@@ -100,13 +100,13 @@ class SimplexHadamardProjection(HadamardProjection):
 
     The matrices H and :math:`D_1, D_2, D_3` of size D × D are those of :class:`HadamardProjection`.
     The first entry of :math:`D_1` multiplies the constant column of H, so the rows of a block,
-    before they get their lengths, add up to 0. The other entries are
-    :math:`\pm\sqrt{D/(D-1)}`. Before the rows get their lengths and are cut to the d channels of a
-    head, any two rows of a block have the inner product :math:`-1/(D-1)`, :eq:`eq-simplex-gram`.
-    The cost is that of :class:`HadamardProjection`. For large D the error of
-    the estimate tends to that of
-    :class:`~stringlib.attention.dense_projections.SimplexProjection`, for every x + y,
-    :eq:`eq-simplex-ratio`. The mean of the estimate is approximately :math:`e^{x^\top y}`.
+    before they are multiplied by their lengths, add up to 0. The other entries are
+    :math:`\pm\sqrt{D/(D-1)}`. Before the rows are multiplied by their lengths and cut to the d
+    channels of a head, any two rows of a block have the inner product :math:`-1/(D-1)`,
+    :eq:`eq-simplex-gram`. The cost is that of :class:`HadamardProjection`. For large D the error of
+    the estimate tends to that of :class:`~stringlib.attention.dense_projections.SimplexProjection`,
+    for every x + y, :eq:`eq-simplex-ratio`. The mean of the estimate is approximately
+    :math:`e^{x^\top y}`.
 
     Source:
         Reid et al. 2023 for the simplex.
@@ -250,10 +250,10 @@ class SimplexCirculantProjection(UnitCirculantProjection):
     r"""Simplex rows from circulant matrices with signs, :eq:`eq-simplex-circulant`.
 
     The spectrum of the first column is 0 at frequency index 0, so that the rows of a block, before
-    they get their lengths, add up to 0. At the other indices the spectrum has random phases and the
-    modulus :math:`\sqrt{d/(d-1)}`. Any two of these rows have the inner product :math:`-1/(d-1)`,
-    :eq:`eq-simplex-gram`. The cost is that of :class:`UnitCirculantProjection`. For large d and
-    m = d rows, the relative mean squared error is smaller than for
+    they are multiplied by their lengths, add up to 0. At the other indices the spectrum has random
+    phases and the modulus :math:`\sqrt{d/(d-1)}`. Any two of these rows have the inner product
+    :math:`-1/(d-1)`, :eq:`eq-simplex-gram`. The cost is that of :class:`UnitCirculantProjection`.
+    For large d and m = d rows, the relative mean squared error is smaller than for
     :class:`UnitCirculantProjection` by :math:`\zeta/d` with :math:`\zeta = \|x+y\|^2`,
     :eq:`eq-simplex-error`. The mean of the estimate is approximately :math:`e^{x^\top y}`.
 

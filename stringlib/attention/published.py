@@ -160,8 +160,8 @@ def gated_deltanet(
         value_dim: Number of channels of all values together. Default: ``2 * dim``.
         key_heads: Number of heads of queries and keys. Default: ``heads``.
         convolution: Number of tokens that the convolution mixes. Default: 4.
-        largest_rate: Largest rate of the delta rule. With 2, a write can change the sign of what
-            the state holds. Default: 1.
+        largest_rate: Largest rate of the delta rule. A rate above 1 reverses the sign of the old
+            value of a key. Default: 1.
         eps: Number that the norm adds to the mean square. Default: 1e-5.
 
     Source:

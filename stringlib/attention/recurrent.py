@@ -36,7 +36,7 @@ class RecurrentAttention(AttentionLayer):
     Args:
         dim: Number of channels of a token.
         heads: Number of heads.
-        weight: The position weight, or the module that makes it from the tokens, for ``heads``
+        weight: The position weight, or the module that computes it from the tokens, for ``heads``
             heads with ``key_dim // key_heads`` features.
         norm: The norm and the gate, for ``heads`` heads of ``value_dim // heads`` channels.
         encoder: A rotary encoder for queries and keys, with 1 or ``heads`` heads. Default: None.
@@ -61,7 +61,7 @@ class RecurrentAttention(AttentionLayer):
         convolution: The convolution, or None.
         norm: The norm and the gate.
         skip: The learned numbers, ``(heads,)``, 1 at the start, or None.
-        position_steps: The module that makes the steps of the positions, or None.
+        position_steps: The module that computes the steps of the positions, or None.
     """
 
     core: LinearAttention

@@ -156,7 +156,7 @@ def _require_moderate(out: Tensor, phi_q: Tensor, phi_k: Tensor, u: Tensor) -> N
     ):
         raise ValueError(
             "numerator_only (in a layer, rotate='after') must give outputs of at most "
-            f"{LARGEST:g} times the largest value, {u.detach().abs().amax().item():.2g}, got an "
+            f"{LARGEST:g} times the largest value ({u.detach().abs().amax().item():.2g}), got an "
             f"output of {out.detach().abs().amax().item():.2g}. For these queries and keys the "
             "denominator, which is not rotated, is too small. In a layer use rotate='before' or "
             "normalize_qk=True."

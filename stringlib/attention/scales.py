@@ -24,13 +24,13 @@ def common_scale(
     before: Tensor | None = None,
     documents: Documents | None = None,
 ) -> Tensor:
-    """Return the largest scale of the keys to which each query attends, called c.
+    """Return the largest scale c of the keys to which each query attends.
 
     Args:
         key_scale: The scales of the keys, ``(..., n)`` with n ≥ 1; −∞ for padding.
         causal: If True, query i attends only to the keys 0 … i.
-        before: The value of c at the last earlier token, ``(...)``. Default: None, which means no
-            earlier tokens.
+        before: The largest scale c of the earlier tokens, ``(...)``. Default: None, which means
+            no earlier tokens.
         documents: The documents of packed sequences. Default: None, one document.
 
     Returns:

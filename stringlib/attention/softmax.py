@@ -63,10 +63,9 @@ def softmax_attention(
         key_mask: False for keys that are padding, ``(..., keys)`` or ``(..., heads, keys)``. Keys
             and values of padding are ignored, even if they are NaN. Default: None, no padding.
         window: Number w of keys in the sliding window. A query attends only to keys at a distance
-            below w. With ``causal`` these are the key at its own position and the w − 1 keys
-            before. Without ``causal`` these are also the w − 1 keys after its own position. The n
-            queries belong to the last n of the keys' tokens. The matrix of all logits is still
-            computed. Default: None, no window.
+            below w: to the key at its own position and the w − 1 keys before it, and without
+            ``causal`` also to the w − 1 keys after it. The n queries belong to the last n of the
+            keys' tokens. The matrix of all logits is still computed. Default: None, no window.
         dropout: Probability p of setting an attention weight to 0; the other weights are divided by
             1 − p. Default: 0, no dropout.
         document_ids: Integers that differ between the keys of different documents, ``(..., keys)``.
@@ -318,8 +317,8 @@ def _require_fit(encoder: Any, position_bias: Any, causal: bool) -> None:
         )
     if isinstance(position_bias, TokenBias) and not causal:
         raise ValueError(
-            "position_bias must be a relative bias or None unless causal=True, got a "
-            f"{kind}. It uses the tokens from a key to a later query."
+            f"causal must be True if position_bias is a {kind}, got False. This bias depends on "
+            "the tokens from a key to a later query. Pass causal=True, or another bias."
         )
     if getattr(position_bias, "reads_keys", False) and encoder is not None:
         raise ValueError(

@@ -56,8 +56,8 @@ def retention(
         log_decay: The logarithms :math:`\log \gamma`, ``(heads,)``, for example from
             :func:`retnet_log_decay`.
         mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
-            ``"parallel"`` all tokens with an n × n matrix. Default: None, which means the way that
-            is usually fastest.
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses the mode
+            that is usually fastest.
         state: The state S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
@@ -90,8 +90,8 @@ def gated_linear_attention(
         v: Values, ``(..., heads, n, d_v)``.
         log_decay: The logarithms :math:`\log \alpha_t \le 0`, ``(..., heads, n, d)``.
         mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
-            ``"parallel"`` all tokens with an n × n matrix. Default: None, which means the way that
-            is usually fastest.
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses the mode
+            that is usually fastest.
         state: The state S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
@@ -129,8 +129,8 @@ def rwkv6(
         log_decay: The logarithms :math:`\log w_t \le 0`, ``(..., heads, n, d)``.
         bonus: The bonus u, ``(heads, d)``.
         mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
-            ``"parallel"`` all tokens with an n × n matrix. Default: None, which means the way that
-            is usually fastest.
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses the mode
+            that is usually fastest.
         state: The state S before the first token, ``(..., heads, d, d_v)``. Default: zero.
 
     Returns:
@@ -174,8 +174,8 @@ def ssd(
         B: Input vectors, ``(..., heads, n, N)``. Vectors for one head are used for all heads.
         C: Output vectors, ``(..., heads, n, N)``. Vectors for one head are used for all heads.
         mode: ``"recurrent"`` computes token by token, ``"chunk"`` chunk by chunk, and
-            ``"parallel"`` all tokens with an n × n matrix. Default: None, which means the way that
-            is usually fastest.
+            ``"parallel"`` all tokens with an n × n matrix. Default: None, which chooses the mode
+            that is usually fastest.
         state: The state h before the first token, ``(..., heads, N, p)``. Default: zero.
 
     Returns:

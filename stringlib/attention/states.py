@@ -1,7 +1,7 @@
 """The states of causal layers other than the cache of softmax, from which later tokens continue.
 
-A layer with a key shift, a short convolution or steps of positions also keeps something of its last
-tokens, for example the last key, as the first part of its state. The second is the core's state.
+The state of a layer with a key shift, a short convolution or steps of positions has two parts: data
+of the last tokens, for example the last key, and the state of the core.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class ToeplitzWeight(PositionWeight):
         if causal and key_scale is not None and mode not in (None, "parallel"):
             raise ValueError(
                 "mode must be None or 'parallel' for a causal ToeplitzWeight with key_scale, got "
-                f"{mode!r}. The FFT would need one scale for all queries."
+                f"{mode!r}. The FFT needs one scale for all queries. Leave out mode."
             )
         if mode is not None and mode not in MODES:
             raise ValueError(

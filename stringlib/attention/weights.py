@@ -85,7 +85,7 @@ class PositionWeight(Derived, ABC):
     Attributes:
         causal_only: True if the weight is defined for causal attention only.
         rotatable: True if features may be rotated or rolled before they are weighted. False for
-            example for a weight in which each feature has a decay of its own.
+            example for a weight in which each feature has its own decay.
         normalized: True if the weighted sum may be divided by the sum of the weights. False for the
             delta rule, which has no sum of weights.
     """
@@ -169,7 +169,7 @@ class PositionWeight(Derived, ABC):
             key_scale: The logarithms :math:`s_j`, ``(..., heads, keys)``. Default: None, which
                 means that all factors :math:`e^{s_j}` are 1.
             causal: If True, query i attends only to the keys 0 … i.
-            mode: How to compute the sums. None (default) means the way that is usually
+            mode: How to compute the sums. None (default) chooses the mode that is usually
                 fastest.
             state: The state after the earlier tokens; only if causal. Default: None, which means
                 no earlier tokens.

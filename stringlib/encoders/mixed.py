@@ -58,8 +58,8 @@ class MixedRoPE(RotaryEncoder):
         enough pairs for this, the last blocks have no pair with the smallest magnitude.
 
         The directions of a head are the rows of an orthogonal matrix drawn from the Haar measure.
-        The determinant of this matrix is −1 with probability ½. With one coordinate, the
-        directions are 1 or −1, and the default base is still 10, not 10000 as in RoPE.
+        The matrix contains a reflection (determinant −1) with probability ½. With one coordinate,
+        the directions are 1 or −1, and the default base is still 10, not 10000 as in RoPE.
         """
         pairs = self.head_dim // 2
         magnitudes = geometric_frequencies(-(-pairs // self.coord_dim), self.base)

@@ -30,7 +30,7 @@ class GeometricRoPE(STRING):
         base: Base of each geometric sequence.
         heads: Number of heads; all have the same frequencies. With 1, the encoder can be used with
             any number of heads.
-        layout: ``"interleaved"`` (default) pairs channels (2i, 2i + 1), ``"half"`` (i, i + pairs).
+        layout: ``"interleaved"`` (default) pairs (2i, 2i + 1), ``"half"`` pairs (i, i + pairs).
 
     Raises:
         ValueError: If there are fewer pairs than coordinates.

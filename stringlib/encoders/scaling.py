@@ -229,7 +229,8 @@ class Beyond(nn.Module):
         if own.shape != frequencies.shape:
             raise ValueError(
                 f"encoder must have frequencies of shape {tuple(frequencies.shape)}, got "
-                f"{tuple(own.shape)}. The frequencies for short texts have the expected shape."
+                f"{tuple(own.shape)}. Pass an encoder with as many heads, pairs and coordinates as "
+                "the frequencies for short texts."
             )
         return torch.where(longer, own, frequencies), torch.where(longer, self.scale, scale)
 

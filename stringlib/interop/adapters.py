@@ -641,7 +641,7 @@ class _RotaryWeight(Tensor):
 
 
 class LatestCall:
-    """Tensor that a hook stores in each call of a model, for the layers of the same call.
+    """Tensor that a hook stores in each call of a model, so that layers can use it in this call.
 
     Gradient checkpointing computes layers again during the backward pass. By then a later call of
     the model may have stored another tensor. During the backward pass ``_stored`` therefore returns

@@ -170,18 +170,17 @@ def fold_norms(
     if folded is None:
         raise ValueError(
             "encoder must have a basis that folds through norm_q and norm_k, got "
-            f"{type(encoder).__name__}. One of the norms raises an error for test vectors, does "
-            "anything other than divide by a length and scale (a LayerNorm also subtracts a mean), "
-            "or has scales that mix rotating planes. Use the encoder without folding it."
+            f"{type(encoder).__name__}. Each norm must accept vectors of head_dim channels and "
+            "only divide by a length and multiply by scales (a LayerNorm also subtracts a mean). "
+            "foldable() lists conditions on the scales. Use the encoder without folding it."
         )
     return folded
 
 
 def _scales(name: str, norm: Norm, encoder: RotaryEncoder) -> Tensor | None:
-    """Return the scales of a norm, ``(heads, head_dim)``; None if it does more than a norm may.
+    """Return the scales of a norm, ``(heads, head_dim)``, or None.
 
-    A norm may only divide by a length and multiply by scales.
-
+    The result is None if the module does more than divide by a length and multiply by scales.
     ``heads`` is 1 for a norm that is the same for all heads.
     """
     d = encoder.head_dim

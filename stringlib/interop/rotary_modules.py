@@ -134,7 +134,7 @@ def find(module: nn.Module, layer_type: str | None = None) -> Found:
             continue
         if learned := [name for name, _ in module.named_parameters()]:
             raise ValueError(
-                f"rotary_emb must have fixed frequencies, got {kind} with the learned "
+                f"rotary_emb must have fixed frequencies, got {kind}, which learns "
                 f"{', '.join(learned)}. {BY_HAND}"
             )
         return found._replace(longer=asked.longer(found))

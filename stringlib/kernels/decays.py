@@ -59,7 +59,7 @@ def scores_by_halves(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
 
 
 def sum_of_later(log_decay: Tensor) -> Tensor:
-    """Return for each token the sum of the logarithms of all later tokens, ``(..., n, f)``.
+    """Return for each token the sum of the log decays of all later tokens, ``(..., n, f)``.
 
     For the last token the sum is 0.
     """
