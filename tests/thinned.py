@@ -114,6 +114,7 @@ LONG = {
     "test_pdf.py": "prints with Chromium",
     "test_report.py": "prints with Chromium",
     "test_note.py": "prints the built book with Chromium",
+    "test_engines.py": "opens pages in Firefox and WebKit, where their drivers are installed",
     "test_study_cluster.py": "starts a cluster of processes",
     "test_train_processes.py": "trains in several processes",
     "test_study.py::test_a_killed_process_costs_its_own_run_alone": "kills processes",

@@ -12,13 +12,16 @@
   };
   const LONG = 5000;  // milliseconds after which the page says that a cell takes long
 
-  /* ---- the worker: this function's text is its script, and it can use nothing of this file ---- */
-  function worker() {
+  /* ---- the worker: the text of these functions is its script, and it can use nothing else of this file ---- */
+  async function unzipped(bytes) {  // not from a Blob, which a worker from disk cannot read in WebKit
+    const gzip = new DecompressionStream("gzip"), writer = gzip.writable.getWriter();
+    writer.write(bytes);
+    writer.close();
+    return new Uint8Array(await new Response(gzip.readable).arrayBuffer());
+  }
+  function worker(unzipped) {
     let python = null;
     self.importScripts = function () { throw new Error("not here"); };  // so Pyodide takes this for a module, which a page from disk cannot have
-    async function unzipped(bytes) {
-      return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
-    }
     async function start(message) {
       const [wasm, library, site] = await Promise.all([message.wasm, message.library, message.site].map(unzipped));
       self.fetch = async function (address) {  // Pyodide asks for two files: they are here already
@@ -52,7 +55,11 @@
 
   /* ---- loading, once for all cells of the page ---- */
   let running = null, ready = null, answered = null;
-  function bytes(text) { return Uint8Array.from(atob(text), function (c) { return c.charCodeAt(0); }); }
+  function bytes(text) {  // a loop: Uint8Array.from takes seconds for so many
+    const raw = atob(text), made = new Uint8Array(raw.length);
+    for (let i = 0; i < raw.length; i++) { made[i] = raw.charCodeAt(i); }
+    return made;
+  }
 
   function script(address) {
     return new Promise(function (done, failed) {
@@ -79,8 +86,8 @@
   function start(tell) {
     ready = ready || engine(tell).then(async function (made) {
       tell("Starting Python …");
-      const scripts = await new Response(new Blob([bytes(made.scripts)]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
-      running = new Worker(URL.createObjectURL(new Blob(["(" + worker + ")();\n", scripts], { type: "text/javascript" })));
+      const source = ["(" + worker + ")(" + unzipped + ");\n", await unzipped(bytes(made.scripts))];
+      running = new Worker(URL.createObjectURL(new Blob(source, { type: "text/javascript" })));
       const parts = { what: "start", wasm: bytes(made.wasm), library: bytes(made.library), site: bytes(made.site), lock: made.lock };
       return new Promise(function (done, failed) {
         running.onerror = function (event) { failed(event.message || "the browser did not start a worker"); };
