@@ -129,6 +129,7 @@ RECORDS = {
         words={"angles": "data-dependent angles", "parity": "parity"},
         codes={"linear": "identity", "delta to 1": "delta-1"},
     ),
+    "delta_rates": Record("identity"),
     "delta_start": Record("delta"),
     "recall": Record(words={"test": "new sequences"}),
     "recall_redraw": Record("favor-circulant", codes={"learned": "favor-learned"}),

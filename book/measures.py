@@ -12,7 +12,7 @@ from benchmarks.recorded import blocks, records
 from book.family import Runs
 from book.recorded import at_places, data, longer, measured, score
 from lab.theory.spread import mean
-from results import circulant_favor, extrapolation, language_rates, lookup
+from results import circulant_favor, delta_rates, extrapolation, language_rates, lookup
 from results.copy_rates import PERIODS
 
 LATER = ("extrapolation_layers", "extrapolation_dropped")
@@ -44,6 +44,22 @@ def published() -> Runs:
 def bits(study: str, what: str = "bits") -> Runs:
     """Return a number of each run."""
     return measured(study, itemgetter(what))
+
+
+@cache
+def at_own_rates() -> Runs:
+    """Return accuracies of three states of the delta rule, with the best of three rates for each.
+
+    The best rate on a task is the one with the highest mean over the seeds.
+    """
+    tried = bits("delta_rule", "short") | bits("delta_rates", "short")
+    states = {f"{cell['task']}, {cell['state']}" for cell in delta_rates.CELLS.values()}
+    return {
+        state: max(
+            (row for name, row in tried.items() if name.partition(", rate ")[0] == state), key=mean
+        )
+        for state in sorted(states)
+    }
 
 
 @cache

@@ -60,6 +60,12 @@ FAMILIES = {
         against=RICHER,
         claims=opened(RICHER, ahead=["rewritten, angles"]),
     ),
+    "decays of features, own learning rates": Family(
+        record="delta_rates, delta_rule",
+        runs=measures.at_own_rates,
+        against={f"{task}, kda": f"{task}, gated-delta" for task in ("rewritten", "crowded")},
+        claims={"rewritten, kda": "open", "crowded, kda": "open"},
+    ),
     "where rates begin": Family(
         record="delta_start",
         runs=lambda: measures.bits("delta_start", "short"),

@@ -33,6 +33,7 @@ MEASURES = {
     ),
     "right, in recall": Measure("recall", partial(measures.scores, "recall", "test")),
     "right, by state": Measure("delta_rule", partial(measures.bits, "delta_rule", "short")),
+    "right, own learning rates": Measure("delta_rates, delta_rule", measures.at_own_rates),
     "right, 64 bits": Measure("delta_rule", partial(measures.bits, "delta_rule", "long")),
     "right, after a gap": Measure("lookup", measures.looked_up),
     "right, overwritten keys": Measure(
