@@ -55,7 +55,10 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Script]:
                         break
                 time.sleep(0.1)
             root = f"http://127.0.0.1:{port}/session"
-            capabilities = {"timeouts": {"script": 1000 * LIMIT_S}, **options}
+            capabilities = {
+                "timeouts": {"script": 1000 * LIMIT_S, "pageLoad": 1000 * LIMIT_S},
+                **options,
+            }
             made = asked(root, capabilities={"alwaysMatch": capabilities})
             session = f"{root}/{made['sessionId']}"
 
@@ -116,6 +119,6 @@ def test_an_instrument_follows_its_slider(opened: Script, site: Path) -> None:
           return [first, told(), (await ready("memory")).querySelector(".live-said").textContent];
         }""",
     )
-    assert "the rotated map is the same" in found[0], found
+    assert "the map with rotations is the same" in found[0], found
     assert "If the sentence is moved by 100,000" in found[1]
     assert "Right: Softmax + RoPE" in found[2]
