@@ -52,7 +52,7 @@ def at_own_rates() -> Runs:
 
     The best rate on a task is the one with the highest mean over the seeds.
     """
-    tried = bits("delta_rule", "short") | bits("delta_rates", "short")
+    tried = {**bits("delta_rule", "short"), **bits("delta_rates", "short")}
     states = {f"{cell['task']}, {cell['state']}" for cell in delta_rates.CELLS.values()}
     return {
         state: max(

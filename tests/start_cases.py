@@ -139,6 +139,13 @@ def _rope(encoder: Any, omega: Tensor) -> Tensor:
     return omega[..., 0] * 10_000 ** (torch.arange(n) / n)
 
 
+def _own_coordinates(encoder: Any, omega: Tensor) -> Tensor:
+    """Return the frequency of each pair in its own coordinate over RoPE's; the others must be 0."""
+    own = torch.diagonal(omega.flatten(0, 1))
+    assert omega.count_nonzero() == own.count_nonzero()
+    return _rope(encoder, own.view(*omega.shape[:2], 1))
+
+
 def _mirrors(encoder: Any, angles: Tensor) -> Tensor:
     """Return the angles of both mirrors over a quarter of RoPE's speed on a grid's one axis."""
     n = angles.shape[2]
@@ -159,6 +166,9 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
     # encoders
     ("RoPE", "_frequencies"): (
         Start(lambda: sl.RoPE(12), 1.0, "Su et al. 2024, section 3.2.2", _rope),
+    ),
+    ("SelectiveRoPE", "_frequencies"): (
+        Start(lambda: sl.SelectiveRoPE(12, heads=3), 1.0, "Movahedi et al. 2025", _own_coordinates),
     ),
     ("AxialRoPE", "_frequencies"): (
         Start(lambda: sl.AxialRoPE(12, 2), 1.0, "Heo et al. 2024, RoPE-Axial", _axial),

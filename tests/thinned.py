@@ -183,7 +183,7 @@ def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.
         name, call = whole.rpartition("::")[2], getattr(item, "callspec", None)
         if LONG.keys() & {file, f"{file}::{name}"}:
             continue
-        if call is not None and "property" in call.params:
+        if call is not None and {"property", "modes"} <= call.params.keys():
             property = call.params["property"]
             traced = not all(mode.cheap for mode in call.params["modes"])
             if property.core or not traced:
