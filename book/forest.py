@@ -62,7 +62,7 @@ def forest(
         axis.set(xlim=(low - margin, high + margin), xlabel=label, title=title)
         axis.tick_params(axis="y", length=0, labelsize=11 if lines == 1 else 9.5)
         axis.grid(visible=False, axis="y")  # every row has its interval
-        display(fig, metadata={SVG: {"alt": _alt(FAMILIES[name], title, rows, label)}})
+        display(fig, metadata={SVG: {"alt": _alt(FAMILIES[name], title, rows, label, caption)}})
         plt.close(fig)
     words = [*dict.fromkeys(word for _, rows in panels.values() for word in rows)]
     columns: dict[str, Sequence[Any]] = {"compared": words}
@@ -121,15 +121,15 @@ def verdict(family: Family, cell: str) -> str:
     return re.sub("|".join(sides), lambda word: f"{sides[word[0]]} {limit}", words)
 
 
-def _alt(family: Family, title: str, rows: Mapping[str, str], label: str) -> str:
+def _alt(family: Family, title: str, rows: Mapping[str, str], label: str, caption: str) -> str:
     """Return what a panel shows, in words; the numbers are in the table under it."""
     found: dict[str, list[str]] = {}
     for words, cell in rows.items():
         found.setdefault(verdict(family, cell), []).append(words)
     head = f"{title}: {label}" if title else label
     sentences = [
-        f"{head[0].upper()}{head[1:]}. Each row has a mean and its 95% interval; a line at 0 marks "
-        "no difference.",
+        f"{caption}. {head[0].upper()}{head[1:]}. Each row has a mean and its 95% interval; a line "
+        "at 0 marks no difference.",
         *(f"{says[0].upper()}{says[1:]}: {'; '.join(those)}." for says, those in found.items()),
         "The table below has the numbers.",
     ]

@@ -104,7 +104,7 @@ def require_exact(name: str, positions: Tensor) -> None:
     if max(-least, most) > exact:
         wide = dtype if dtype.is_floating_point else torch.float64
         far = max(-least, most) > 2.0**53
-        fix = "Use smaller values" if far else "Create them as integers or in float64"
+        fix = "Use smaller values" if far else f"Create {name} as integers or in float64"
         raise ValueError(
             f"{name} must be within ±{exact:.0f}, got {max(least, most, key=abs)}. Beyond this "
             f"range {wide} does not represent every integer. {fix}."

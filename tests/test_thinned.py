@@ -58,7 +58,7 @@ def test_of_a_contract_the_core_is_traced_with_few_cases() -> None:
     core, beside = cases("core", True, Compiled()), cases("beside", False, Compiled())
     plain = cases("core", True, Mode())
     kept, _ = thinned.quick([*core, *beside, *plain])
-    assert [sum(item in group for item in kept) for group in (core, beside, plain)] == [2, 0, 8]
+    assert [sum(item in group for item in kept) for group in (core, beside, plain)] == [2, 0, 5]
 
 
 def test_what_is_named_is_there() -> None:

@@ -126,8 +126,8 @@ def test_a_run_that_fails_is_named_and_costs_itself_alone(tmp_path, capsys, monk
     assert main([*words, "--folder", str(tmp_path)]) == 2
     out, err = capsys.readouterr()
     assert "good, seed 1: accuracy" in out
-    assert err.startswith("error: bad, seed 0: the loss or its gradient")
-    assert "; killed, seed 0: killed again; bad, seed 1: the loss or its gradient" in err
+    assert err.startswith("error: bad, seed 0: the loss and its gradient")
+    assert "; killed, seed 0: killed again; bad, seed 1: the loss and its gradient" in err
     assert err.endswith("The other runs are kept. Run the same command to continue.\n")
 
 

@@ -137,7 +137,7 @@ def test_planes_that_four_combinations_take_for_one(planes: int, seed: int) -> N
 def test_planes_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(universality, "ATTEMPTS", 3)
     generators = planes_alike(3, 6, 2)
-    with pytest.raises(ValueError, match=r"common planes, .*, where 1.5e-08 ‖L‖ is allowed\."):
+    with pytest.raises(ValueError, match=r"common planes, .*, and 1.5e-08 ‖L‖ is allowed\."):
         universal_form(generators)
     with pytest.raises(ValueError, match="common planes"):
         DenseSTRING(generators[None])

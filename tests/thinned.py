@@ -2,9 +2,9 @@
 
 Of a contract not every case meets every property in every mode: :func:`products`.
 The quick tier (``pytest --quick``, part of ``make test``) leaves out what :data:`LONG` names, and
-runs :data:`CASES` cases of the tests in :data:`FEW` and of each property of a contract. Only core
-properties are traced in the quick tier, with :data:`TRACES` cases each. ``make test-all`` runs
-everything.
+runs :data:`CASES` cases of the tests in :data:`FEW`, and :data:`HOLDS` cases of each property of a
+contract. Only core properties are traced in the quick tier, with :data:`TRACES` cases each.
+``make test-all`` runs everything.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ TRACED = 6
 
 CASES = 8
 """So many cases of a test in :data:`FEW` are quick, spread evenly over all."""
+
+HOLDS = 5
+"""So many cases of a property of a contract are quick, if nothing has to be traced."""
 
 PAGES = 4
 """So many cases of a test in the browser, where a case takes half a minute, are quick."""
@@ -51,6 +54,8 @@ FEW = {
         "test_generating_with_a_state_equals_reading_all_again",
     ),
     "test_models.py": ("test_all_that_can_learn_does", "test_half_precision_stays_near"),
+    "test_modes.py": ("test_contract",),
+    "test_packed.py": ("test_a_language_model_gives_each_document_the_logits_it_has_alone",),
     "test_projections.py": (
         "test_rows_have_mean_zero_and_unit_covariance",
         "test_the_product_is_that_with_the_matrix",
@@ -111,7 +116,9 @@ LONG = {
     "test_live.py": "works with each living figure; test_page_programs.py computes what they show",
     "test_ledger.py::test_the_project_has_no_orphan": "`make test` runs the command itself",
     "test_onnx.py": "exports each method; test_training_stack.py exports one model",
+    "test_packed.py::test_it_is_one_graph_and_inspects_nothing": "compiles whole models",
     "test_pdf.py": "prints with Chromium",
+    "test_published.py::test_it_is_one_graph_and_maps_over_a_batch": "compiles whole layers",
     "test_report.py": "prints with Chromium",
     "test_note.py": "prints the built book with Chromium",
     "test_engines.py": "opens pages in Firefox and WebKit, where their drivers are installed",
@@ -188,7 +195,7 @@ def quick(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.
             traced = not all(mode.cheap for mode in call.params["modes"])
             if property.core or not traced:
                 whole += f" {property.words}{' traced' * traced}"
-                groups.setdefault(whole, (TRACES if traced else CASES, []))[1].append(item)
+                groups.setdefault(whole, (TRACES if traced else HOLDS, []))[1].append(item)
         elif name in FEW.get(file, ()):
             most = PAGES if file == "test_browser.py" else CASES
             groups.setdefault(whole, (most, []))[1].append(item)

@@ -55,7 +55,7 @@ window.bookRope = (function () {
     const layer = layers.includes("full_attention") ? "full_attention" : layers[0];
     const told = Object.fromEntries(Object.entries(layer ? given[layer] : given).filter(([, value]) => present(value)));
     const named = told.rope_type ?? told.type ?? "default", kind = named === "su" ? "longrope" : named;
-    if (!Object.hasOwn(KEYS, kind)) { fail("The rope_type " + shown(named) + " is not known here. Known are " + Object.keys(KEYS).join(", ") + "."); }
+    if (!Object.hasOwn(KEYS, kind)) { fail("The rope_type " + shown(named) + " is not known here. The known types are " + Object.keys(KEYS).join(", ") + "."); }
     const strange = Object.keys(told).find((key) => !ANY.includes(key) && !KEYS[kind].includes(key))
       ?? Object.keys(all).find((key) => /rope|rotary/.test(key) && !/^qk_/.test(key) && !BESIDE.includes(key));
     if (strange) { fail("The key " + strange + " is not known here" + (strange in told ? " for the rope_type " + shown(kind) : "") + ", and it may change the frequencies."); }
@@ -119,7 +119,7 @@ window.bookRope = (function () {
       said: "Read as rope_type " + kind + (layer ? " of the layers " + layer : "") + " with rope_theta " + count(base) + (present(theta) ? "" : " (not given)") + ": "
         + count(2 * frequencies.length) + " of the " + count(head + rest) + " channels of a head rotate"
         + (at ? ", at a length of " + count(at) + " tokens" : "") + "."
-        + (scale === 1 ? "" : " Its attention factor, " + scale.toFixed(3) + ", also multiplies q and k. It is not in the plots."),
+        + (scale === 1 ? "" : " The attention factor of this scaling, " + scale.toFixed(3) + ", also multiplies q and k. The plots do not show this factor."),
     });
   }
 

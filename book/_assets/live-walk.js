@@ -380,7 +380,7 @@ bookLive.add("walk", (box, _, about) => {
       draw: (canvas) => drawNumbers(canvas, matrix((x) => string(x, rope(s.distance), s.basis)), { across: "channel of k", down: "channel of q" }),
       controls: () => [slider("Basis P", "basis", (x) => (x ? percent(x) : "identity")), slider("Distance r", "distance", tokens), check("q and k follow the basis", "carry")],
       under: position(() => 0),
-      says: (now, was) => { const full = matrix((x) => string(x, rope(s.distance), s.basis)).flat().filter((x) => Math.abs(x) > 1e-4).length; return full + " of the 64 entries of the matrix are above 0.0001 in absolute value. Largest difference between a weight and RoPE’s: " + points(apart(now, was)) + (s.carry ? "." : ", because q and k are now rotated in other planes."); },
+      says: (now, was) => { const full = matrix((x) => string(x, rope(s.distance), s.basis)).flat().filter((x) => Math.abs(x) > 1e-4).length; return full + " of the 64 entries of the matrix are above 0.0001 in absolute value. The largest difference between a weight and RoPE’s is " + points(apart(now, was)) + "." + (s.carry || !s.basis ? "" : " The weights differ because q and k are now rotated in other planes."); },
       share: (x) => { s.carry = true; s.basis = x; },
     },
     linear: {

@@ -237,9 +237,8 @@ def sign_choice(angle: float) -> Drawn:
     return Drawn(
         fig,
         "Two curves show the entry t of S against the angle of a plane, in degrees. For the first "
-        "curve the signs of both columns are unchanged, and for the second curve both signs are "
-        "changed. "
-        "The band from -1 to 1 is shaded. "
+        "curve both columns of the rotation keep their signs, and for the second curve both "
+        "columns change their signs. The band from -1 to 1 is shaded. "
         f"At {angle:g} degrees the first curve has the value {plain:.2f}, and the second curve has "
         f"the value {changed:.2f}. "
         f"At this angle the {which} curve is within the band.",

@@ -139,8 +139,8 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
         "panel shows the first columns of C and of L = C − Cᵀ. The second panel shows the "
         "eigenvalues of C in the complex plane. The third panel shows the eigenvalues of L on the "
         f"imaginary axis: their conjugate pairs are at plus and minus {pairs}, and all other "
-        f"eigenvalues are at 0. The fourth panel shows the eigenvalues of exp({r:g} L), which are "
-        "on the unit circle.",
+        f"eigenvalues are at 0. The fourth panel shows the eigenvalues of exp(rL) at r = "
+        f"{r:g}, which are on the unit circle.",
     )
 
 

@@ -210,10 +210,10 @@ def turned_product(position: float, offset: float) -> Drawn:
     return Drawn(
         go.Figure(drawn, axes),
         "A curve shows the product of the ReLU features of a query and a key against a common "
-        f"rotation of both by 0 to 360 degrees. The query is at position {position:g}, and "
-        f"the key is at the offset {offset:g} from the query. Without a rotation the product "
-        f"is {here:.2f}, marked by a dot. The mean over all rotations is {mean:.2f}, marked by "
-        "a dashed line, and does not depend on the position.",
+        f"rotation of both by 0 to 360 degrees, in a plane that rotates by one radian per token. "
+        f"The query is at position {position:g}, and the key at offset {offset:g} from it. At 0 "
+        f"degrees, marked by a dot, the product is {here:.2f}. The mean over all rotations, a "
+        f"dashed line at {mean:.2f}, does not depend on the position.",
     )
 
 

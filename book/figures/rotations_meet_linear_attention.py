@@ -310,7 +310,8 @@ def shifted_accuracy(
         told.append(
             f"{SPOKEN[way]} the accuracy is {mean[0]:.2f} at every shift."
             if level_line
-            else f"{SPOKEN[way]} the accuracy changes from {mean[0]:.2f} to {mean[-1]:.2f}."
+            else f"{SPOKEN[way]} the accuracy lies between {min(mean):.2f} and {max(mean):.2f}. It "
+            f"is {mean[0]:.2f} without a shift and {mean[-1]:.2f} at the largest shift."
         )
     axes = layout(
         height=460,

@@ -168,14 +168,16 @@ def recorded_times(
     )
     least, most = (end(here, key=here.__getitem__) for end in (min, max))
     faster = sum(ms < base for ms in here.values())
+    count = faster or "none"
     return Drawn(
         fig,
         f"The upper panel has {len(lines)} curves, one per method, of the recorded milliseconds "
         f"per head {SETTINGS.get(mask, mask)} against the number of tokens, on logarithmic axes. "
         f"The curve of {first} rises most steeply. The lower panel has one bar per method for the "
-        f"time at {tokens:,} tokens. There {first} takes {_short(base)}, and the number of faster "
-        f"methods is {faster} of {len(here) - 1}. The shortest time, {_short(here[least])}, is "
-        f"that of {least}. The longest time, {_short(here[most])}, is that of {most}.",
+        f"time at {tokens:,} tokens. There {first} takes {_short(base)}, and {count} of the "
+        f"{len(here) - 1} other methods {'is' if faster == 1 else 'are'} faster. The "
+        f"shortest time, {_short(here[least])}, is that of {least}. The longest time, "
+        f"{_short(here[most])}, is that of {most}.",
     )
 
 

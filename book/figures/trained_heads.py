@@ -406,17 +406,19 @@ def states_of_trained_keys(head: str, rate: float, written: int) -> Drawn:
         for of in looks
     }
     told = " ".join(
-        f"In the answer to the key of the {name}, {listed(COLOUR_NAMES[: len(read)])} have the "
+        f"In the answer to the key of the colour of the {name}, "
+        f"{listed(COLOUR_NAMES[: len(read)])} have the "
         f"weights {listed(numbers['sum'][row])} in a sum, and {listed(numbers['delta rule'][row])} "
         "with the delta rule."
         for row, name in enumerate(("door", "wall"))
     )
     return Drawn(
         figure,
-        f"The keys are those of {head}, and {written} bytes of the text “{WRITTEN.strip()}” are "
+        f"The keys come from a trained model, {head}, and {written} bytes of the text "
+        f"“{WRITTEN.strip()}” are "
         f"written at rate {rate:g}. Two upper panels show the weight of each written value in the "
-        "answer to a key, as bars for a sum and for the delta rule. The first key is that of the "
-        f"new colour of the door, and the second is that of the wall. {told} The "
+        "answer to a key, as bars for a sum and for the delta rule. One panel asks for the "
+        f"new colour of the door, and the other for the colour of the wall. {told} The "
         "lower panel shows the share of a value that is left in the answer to its own key against "
         f"the number of later writes, from 0 to {LATER}. After one later write, {kept[1]:.2f} is "
         f"left with trained keys and {at_random[1]:.2f} with random keys. After {LATER} writes, "

@@ -154,8 +154,8 @@ class AttentionCore(nn.Module):
             key_at = self.located(k, key_positions, name="key_positions")
         elif at is not None and k.shape[-2] != q.shape[-2]:
             raise ValueError(
-                f"key_positions must be given for {k.shape[-2]} keys and {q.shape[-2]} queries, "
-                "got None"
+                "key_positions must be given if the numbers of queries and keys differ, got None "
+                f"for {q.shape[-2]} queries and {k.shape[-2]} keys. Pass the positions of the keys."
             )
         given = Given(at, key_at, tokens, key_mask, state, documents)
         out, after = self._attend(q, k, v, given)

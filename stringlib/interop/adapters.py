@@ -116,8 +116,8 @@ class RotaryTables(nn.Module):
             if layout == "axes" and each.head_dim % (2 * each.coord_dim):
                 raise ValueError(
                     f"encoder must have a head_dim that is a multiple of {2 * each.coord_dim} for "
-                    f"layout 'axes', got head_dim={each.head_dim}. Each of the {each.coord_dim} "
-                    "coordinates has two halves of equal size."
+                    f"layout 'axes', got head_dim={each.head_dim}. In this layout the channels of "
+                    f"each of the {each.coord_dim} coordinates form two halves of equal size."
                 )
         scales = _by_type("scale", scale, by_type, 1.0)
         for factor in scales.values():

@@ -129,7 +129,7 @@ class LanguageModel(Tied, Blocks):
         if encoder == "learned" or options.get("weight") == "toeplitz":
             if length is None:
                 raise ValueError(
-                    "length must be given for encoder 'learned' and weight 'toeplitz', got None. "
+                    "length must be given for encoder 'learned' or weight 'toeplitz', got None. "
                     "Pass the number of tokens of the longest sequence."
                 )
             self.length = int(length)

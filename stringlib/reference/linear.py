@@ -82,7 +82,7 @@ def roformer_linear_attention(
     m = phi_q.shape[-1]
     if m % 2 or frequencies.shape != (m // 2,):
         raise ValueError(
-            "phi_q must have an even number m of features and frequencies must have shape "
+            "phi_q must have an even number m of features, and frequencies must have shape "
             f"(m / 2,), got shapes {tuple(phi_q.shape)} and {tuple(frequencies.shape)}"
         )
     rotated_q, rotated_k = (apply_rope(phi, positions, frequencies) for phi in (phi_q, phi_k))

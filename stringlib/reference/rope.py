@@ -30,7 +30,7 @@ def apply_rope(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
     """
     if x.shape[-1] % 2 or frequencies.shape != (x.shape[-1] // 2,):
         raise ValueError(
-            "x must have an even last dimension d and frequencies must have shape (d / 2,), "
+            "x must have an even last dimension d, and frequencies must have shape (d / 2,), "
             f"got shapes {tuple(x.shape)} and {tuple(frequencies.shape)}"
         )
     x, positions, frequencies = x.double(), positions.double(), frequencies.double()
@@ -229,7 +229,7 @@ def apply_reflection_rope(x: Tensor, positions: Tensor, omega1: Tensor, omega2: 
     wanted = (x.shape[-1] // 2,)
     if x.shape[-1] % 2 or omega1.shape != wanted or omega2.shape != wanted:
         raise ValueError(
-            "x must have an even last dimension d and omega1 and omega2 must have shape (d / 2,), "
+            "x must have an even last dimension d, and omega1 and omega2 must have shape (d / 2,), "
             f"got shapes {tuple(x.shape)}, {tuple(omega1.shape)} and {tuple(omega2.shape)}"
         )
     blocks = x.double().reshape(*x.shape[:-1], x.shape[-1] // 2, 2)

@@ -154,8 +154,8 @@ def check_feature_map(make: Make, *, modes: Iterable[str] | None = None) -> None
 
     Args:
         make: Function or class that returns the map. Like an entry of
-            :data:`~stringlib.attention.registry.FEATURES`, it is called with those of the
-            arguments ``head_dim`` and ``heads`` that occur in its signature.
+            :data:`~stringlib.attention.registry.FEATURES`, it gets the arguments ``head_dim`` and
+            ``heads`` if its signature has them.
         modes: Modes in which the map is run, under the names that :func:`check_encoder` lists.
             Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
             properties, which are values and gradients for any number of tokens.
