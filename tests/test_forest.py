@@ -30,9 +30,9 @@ def test_a_picture_marks_what_holds_and_says_so(monkeypatch: pytest.MonkeyPatch)
     ((figure, told),) = shown
     assert len(figure.axes[0].patches) == 1  # the row that is shaded
     assert told == (
-        "FAVOR+: accuracy. Each row has a mean and its 95% interval; a line at 0 marks no "
-        "difference. Significantly worse: random turn. Inconclusive: bias. The table below has "
-        "the numbers."
+        "The differences. FAVOR+: accuracy. Each row has a mean and its 95% interval; a line at 0 "
+        "marks no difference. Significantly worse: random turn. Inconclusive: bias. The table "
+        "below has the numbers."
     )
     assert repr(table).splitlines()[2].startswith("random turn  -0.181 [-0.327, -0.034]")
     assert table._repr_html_().startswith('<details class="book-numbers"><summary>The differences')
