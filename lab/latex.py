@@ -14,7 +14,7 @@ import re
 from typing import Any, NamedTuple, TypeAlias
 
 Node: TypeAlias = Any
-"""An expression: a tuple ``(operation, operand, ...)``."""
+"""An expression, as a tuple ``(operation, operand, ...)``."""
 Statement: TypeAlias = list[Any]
 """Expressions with the relations between them, such as ``[left, "=", right]``."""
 

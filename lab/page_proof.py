@@ -26,10 +26,13 @@ def run(before: str, source: str) -> str:
         source: The proof, as the reader has changed it.
 
     Returns:
-        JSON of an object with these entries. ``holds``: whether no check failed. ``equations``:
-        for each call of :func:`lab.symbolic.proves` its label, whether it holds, and if its sides
-        differ the difference. ``checks``: the number of asserts that hold. ``line`` and ``error``:
-        if a check failed, where and with which message.
+        JSON of an object with these entries.
+
+        - ``holds``: whether no check failed.
+        - ``equations``: for each call of :func:`lab.symbolic.proves` its label, whether it holds,
+          and if its sides differ the difference.
+        - ``checks``: the number of asserts that hold.
+        - ``line`` and ``error``: if a check failed, where and with which message.
     """
     equations: list[dict[str, Any]] = []
     with _reporting(equations):
@@ -47,9 +50,11 @@ def judge(before: str, source: str) -> str:
         source: The reader's answer, which ends in a call of the check.
 
     Returns:
-        JSON of an object with these entries. ``holds``: whether the last line that was printed
-        begins with ``ok``. ``words``: all that was printed. ``line`` and ``error``: if an error was
-        raised, where and with which message.
+        JSON of an object with these entries.
+
+        - ``holds``: whether the last line that was printed begins with ``ok``.
+        - ``words``: all that was printed.
+        - ``line`` and ``error``: if an error was raised, where and with which message.
     """
     with redirect_stdout(io.StringIO()) as printed:
         found = _executed(before, source)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import sympy as sp
 
 Side: TypeAlias = Any
-"""One side of an equation: an expression, a matrix, or an expression of matrix symbols."""
+"""One side of an equation, which is an expression, a matrix, or an expression of matrix symbols."""
 
 
 def rotation(angle: sp.Expr) -> sp.Matrix:

@@ -150,8 +150,8 @@ def split_states(
         sizes: Number of values of each parameter.
 
     Returns:
-        The groups (each a list of parameters) and the frames of all groups in the form of plotly:
-        ``name``, ``data`` with ``traces``, and ``layout``. None in a frame removes a value.
+        The groups (each a list of parameters) and the frames of all groups. A frame has the form of
+        plotly, with ``name``, ``data``, ``traces`` and ``layout``. None in a frame removes a value.
     """
     traces = range(len(states[0]["data"]))
     parts = [

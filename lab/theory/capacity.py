@@ -63,8 +63,9 @@ def delta_recall_moments(n: int, m: int, rate: Positive = 1.0) -> tuple[list[flo
         rate: The rate :math:`\beta`, above 0 and below 2.
 
     Returns:
-        Two lists with one number per key, in the order of writing: the coefficient of its value in
-        the retrieved vector, and the mean square of this vector divided by that of a value.
+        Two lists with one number per key, in the order of writing. The first list has the
+        coefficient of the value of this key in the retrieved vector. The second list has the mean
+        square of this vector, divided by that of a value.
 
     Raises:
         ValueError: If the rate is not between 0 and 2.

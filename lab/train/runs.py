@@ -58,7 +58,7 @@ def train_all(
     """Execute all runs that are not finished: first those that try learning rates, then all seeds.
 
     Returns:
-        For each cell: the options of the model (``told``), its number of ``parameters``, its
+        For each cell the options of the model (``told``), its number of ``parameters``, its
         ``rate``, the scores of all learning rates that were ``tried``, and its ``runs``. Each run
         has ``seed``, ``scores``, ``logged`` steps, ``losses`` at these steps, ``wall_s``, and the
         commit and hardware with which its parts were ``made``.

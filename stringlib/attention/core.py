@@ -125,7 +125,7 @@ class AttentionCore(nn.Module):
                 ``document_ids``. Default: ``positions``.
 
         Returns:
-            The outputs, ``(..., heads, n, d_v)``, and the state: a
+            The outputs, ``(..., heads, n, d_v)``, and the state, which is a
             :class:`~stringlib.attention.cache.KeyValueCache` of softmax attention, a
             :class:`~stringlib.attention.states.LinearState` of linear attention, or None if
             the core has no state.
