@@ -49,8 +49,7 @@ def exercise_list(root: Path) -> str:
     every = [line for page in lines.values() for line in page]
     marked = sum(line.endswith(MARK) for line in every)
     blocks = [
-        f"{len(every)} exercises in {len(lines)} chapters. You can solve those with a ▶ in the "
-        f"page: {marked} exercises.\n"
+        f"{len(every)} exercises in {len(lines)} chapters, and {marked} of them are marked ▶.\n"
     ]
     # chapters are listed in the order of the table of contents, which numbers them
     for number, page in enumerate(titles, 1):

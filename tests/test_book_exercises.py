@@ -37,7 +37,7 @@ def test_every_exercise_is_listed_under_its_chapter(tmp_path: Path) -> None:
         project(tmp_path, exercise.format("a") + exercise.format("b"), exercise.format("c"))
     )
     assert text.splitlines() == [
-        "3 exercises in 2 chapters. You can solve those with a ▶ in the page: 2 exercises.",
+        "3 exercises in 2 chapters, and 2 of them are marked ▶.",
         "",
         "## 1. Title of 01_chapter",
         "",
