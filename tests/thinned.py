@@ -30,7 +30,7 @@ CASES = 8
 HOLDS = 5
 """So many cases of a property of a contract are quick, if nothing has to be traced."""
 
-PAGES = 4
+PAGES = 3
 """So many cases of a test in the browser, where a case takes half a minute, are quick."""
 
 TRACES = 2
