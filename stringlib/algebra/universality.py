@@ -96,9 +96,9 @@ def universal_form(
             break
     if (least > tolerance).any():
         raise ValueError(
-            "generators must rotate common planes, got generators L without such planes: rebuilt "
-            f"from the best planes found, an entry of L differs by {least.max():.1e} ‖L‖, and "
-            f"{tolerance:.1e} ‖L‖ is allowed. {ROUNDED}"
+            "generators must rotate common planes, got generators L without such planes. If L "
+            "is rebuilt from the best planes that were found, an entry differs by "
+            f"{least.max():.1e} ‖L‖, and {tolerance:.1e} ‖L‖ is allowed. {ROUNDED}"
         )
 
     basis = _in_order(basis, _frequencies(exact, basis))

@@ -52,7 +52,7 @@ class PositionSteps(nn.Module):
 
 
 POSITION_STEPS: dict[str, Callable[..., nn.Module]] = {"learned": PositionSteps}
-"""Constructors of steps of positions by name. A constructor receives ``dim`` and ``coord_dim``."""
+"""Constructors of position steps by name. A constructor receives ``dim`` and ``coord_dim``."""
 
 STEPPED_ENCODERS: dict[str, Callable[..., RotaryEncoder]] = {"selective-rope": SelectiveRoPE}
 """Constructors of rotary encoders by name, for data-dependent positions only.

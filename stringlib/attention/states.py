@@ -1,6 +1,6 @@
 """The states of causal layers other than the cache of softmax, from which later tokens continue.
 
-The state of a layer with a key shift, a short convolution or steps of positions has two parts: data
+The state of a layer with a key shift, a short convolution or position steps has two parts: data
 of the last tokens, for example the last key, and the state of the core.
 """
 

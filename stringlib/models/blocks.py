@@ -310,7 +310,7 @@ def initialize(model: nn.Module) -> None:
     :math:`1/\sqrt{\mathrm{inputs}}`, and its biases are 0. The output projections of attention and
     of the feed-forward layer are then divided by :math:`\sqrt{2\,\mathrm{depth}}`, so that all
     blocks together add about as much to a token as one block would. Encoders, feature maps,
-    position weights, token biases and steps of positions keep the initial values that their sources
+    position weights, token biases and position steps keep the initial values that their sources
     prescribe.
 
     Args:

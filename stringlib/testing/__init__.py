@@ -1,4 +1,4 @@
-"""Checks for your own encoders, biases, steps of positions, feature maps and position weights.
+"""Checks for your own encoders, biases, position steps, feature maps and position weights.
 
 Each check takes a function (or class) that makes a part, and tests the contract of this kind of
 part. The contract is the list of properties that all parts of this kind in the package have.

@@ -115,7 +115,7 @@ def bias_cases(make: Make) -> dict[str, Callable[..., RelativeBias]]:
 
 
 def token_bias_case(make: Make) -> tuple[str, DataDependent]:
-    """Return the name of a data-dependent bias, and the case with which its contract is checked.
+    """Return the name of a data-dependent bias, and what its contract is checked on.
 
     Args:
         make: Function or class that returns the bias, as
@@ -129,7 +129,7 @@ def token_bias_case(make: Make) -> tuple[str, DataDependent]:
 
 
 def position_steps_case(make: Make) -> tuple[str, DataDependent]:
-    """Return the name of steps of positions, and the case with which their contract is checked.
+    """Return the name of a module of position steps, and what its contract is checked on.
 
     Args:
         make: Function or class that returns the module, as
@@ -144,7 +144,13 @@ def position_steps_case(make: Make) -> tuple[str, DataDependent]:
 def _data_dependent(
     make: Make, layer: dict[str, Any], kind: type[nn.Module]
 ) -> tuple[str, DataDependent]:
-    """Return the name and the case of a part of this kind, made from arguments of a layer."""
+    """Return the name of a module of this kind, and what its contract is checked on.
+
+    Args:
+        make: Function or class that returns the module.
+        layer: Arguments of a layer, of which ``make`` gets those in its signature.
+        kind: Class that the module must have.
+    """
     require("make", make, Callable)
 
     def build() -> Any:

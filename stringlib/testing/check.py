@@ -121,7 +121,7 @@ def check_token_bias(make: Make, *, modes: Iterable[str] | None = None) -> None:
 
 
 def check_position_steps(make: Make, *, modes: Iterable[str] | None = None) -> None:
-    """Check that your own steps of positions have the properties of all such steps.
+    """Check that your own module of position steps has the properties of all such modules.
 
     The contract is that of :func:`check_token_bias`, for a causal layer whose rotary encoder gets
     the sums of the steps as positions.

@@ -1,4 +1,4 @@
-"""Contract of data-dependent biases and of steps of positions, the properties that all must have.
+"""Contract of data-dependent biases and of position steps: the properties that all must have.
 
 Both kinds of parts are computed from the tokens of a layer. Most properties are therefore
 properties of the outputs of a layer that has the part.
@@ -32,10 +32,11 @@ NEAR = {torch.float32: (2e-6, 300), torch.float16: (2e-3, 20), torch.bfloat16: (
 
 @dataclass(frozen=True)
 class DataDependent:
-    """A data-dependent bias, or steps of positions, to be checked.
+    """A data-dependent bias, or a module of position steps, to be checked.
 
     Attributes:
-        make: Function ``make(dtype)`` that returns the part, with the same parameters at each call.
+        make: Function ``make(dtype)`` that returns the module. It has the same parameters at each
+            call.
     """
 
     make: Callable[..., nn.Module]

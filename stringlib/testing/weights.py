@@ -718,7 +718,7 @@ def gradients_stay_finite_however_far_scales_are_apart(case: Weighted, run: Mode
 
 @WEIGHT.holds()
 def padding_between_pieces_changes_no_scale(case: Weighted, run: Mode) -> None:
-    """Check that a state keeps its keys if the first of the next tokens, or all, are padding."""
+    """Check that a state keeps its keys if all, or the first, of the next tokens are padding."""
     if not case.carries or not case.normalized or not run.cheap or run.name == "batched":
         skip()
     n = case.length(6, run)
