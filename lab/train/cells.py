@@ -76,7 +76,10 @@ def read_cells(
                 f"or a space, got {name!r}"
             )
         if folder_of(name) in folders:
-            raise ValueError(f"name of a cell must differ from those of other cells, got {name!r}")
+            raise ValueError(
+                f"name of a cell must differ from those of other cells, got {name!r} again. A "
+                "space and + count as the same character."
+            )
         folders.add(folder_of(name))
         try:
             cells[name] = _cell(words, shared, settings)
@@ -154,9 +157,13 @@ def _one(text: str) -> tuple[str, dict[str, Any]]:
     if not colon:
         raise ValueError(f'--cell must be "NAME: OPTION=VALUE …", got {text!r}')
     try:
-        return name.strip(), pairs("option", shlex.split(words))
+        split = shlex.split(words)
+    except ValueError:
+        raise ValueError(f"--cell must close each quotation mark, got {text!r}") from None
+    try:
+        return name.strip(), pairs("option", split)
     except ValueError as error:
-        raise ValueError(f"{name.strip()}: {error}") from None
+        raise ValueError(f"cell {name.strip()!r}: {error}") from None
 
 
 def _cell(words: Mapping[str, Any], shared: Mapping[str, Any], common: Mapping[str, Any]) -> Cell:

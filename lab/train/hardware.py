@@ -114,8 +114,8 @@ def make_fabric(
             )
     except (RuntimeError, ValueError) as error:
         raise ValueError(
-            f"this machine must support accelerator={accelerator!r}, devices={devices} and "
-            f"precision={precision!r}: {error}"
+            "accelerator, devices, nodes and precision must be supported by this machine, got "
+            f"{accelerator!r}, {devices}, {nodes} and {precision!r}. Lightning reports: {error}"
         ) from None
     if fabric.strategy.precision.precision != precision:
         raise ValueError(

@@ -243,8 +243,8 @@ def _options(args: argparse.Namespace) -> Options:
     if args.jobs > 1:
         if args.accelerator not in ("auto", "cpu") or args.devices * args.nodes > 1:
             raise ValueError(
-                "--jobs must be 1 with several --devices or --nodes, or an --accelerator other "
-                f"than cpu, got {args.jobs}"
+                "--jobs must be 1 if there are several --devices or --nodes, or if --accelerator "
+                f"is neither auto nor cpu, got {args.jobs}"
             )
         hardware["accelerator"] = "cpu"
     task_options = pairs("--task-option", args.task_option)

@@ -85,8 +85,9 @@ class ShortConvolution(nn.Module):
         kept = (*lead, self.width - 1, self.channels)
         if before is not None and before.shape != kept:
             raise ValueError(
-                f"before must have shape {tuple(kept)}, the last {self.width - 1} inputs, got "
-                f"{tuple(before.shape)}. Pass the second result of the same convolution."
+                f"before must have shape {tuple(kept)} (the last {self.width - 1} inputs), got "
+                f"{tuple(before.shape)}. Pass the second value that the previous call of this "
+                "convolution returned."
             )
         if key_mask is not None:
             padding = ~per_head(key_mask, (*lead, 1, n), x.device).squeeze(-2)

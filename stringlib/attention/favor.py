@@ -306,7 +306,10 @@ def _fitted_alpha(mean_square: float | Tensor, heads: int, head_dim: int) -> Ten
             f"mean_square must be a number or have shape ({head_dim},) or ({heads}, {head_dim}), "
             f"got {tuple(mean_square.shape)}"
         )
-    if not ((mean_square >= 0) & mean_square.isfinite()).all():
-        raise ValueError(f"mean_square must be finite and at least 0, got {mean_square}")
+    wrong = mean_square[~((mean_square >= 0) & mean_square.isfinite())]
+    if len(wrong):
+        raise ValueError(
+            f"mean_square must be finite and at least 0, got the entry {wrong[0].item()}"
+        )
     alphas = optimal_alpha(mean_square.detach().double(), 1).to(drawn_dtype())
     return alphas.reshape(-1, head_dim) if alphas.any() else None

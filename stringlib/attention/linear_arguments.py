@@ -23,8 +23,8 @@ def packed(
     """
     if phi_q.shape[-2] != phi_k.shape[-2]:
         raise ValueError(
-            f"phi_k must have as many tokens as phi_q, {phi_q.shape[-2]}, if document_ids are "
-            f"given, got shape {tuple(phi_k.shape)}"
+            f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, if document_ids are "
+            f"given, got {phi_k.shape[-2]} tokens in shape {tuple(phi_k.shape)}"
         )
     return documents_of(phi_q, document_ids, 0 if state is None else state.length)
 
@@ -66,6 +66,7 @@ def require_fitting(
         )
     if causal and phi_q.shape[-2] != phi_k.shape[-2]:
         raise ValueError(
-            f"phi_k must have as many tokens as phi_q, {phi_q.shape[-2]}, if causal=True, got "
-            f"shape {tuple(phi_k.shape)}. Earlier tokens belong in state."
+            f"phi_k must have {phi_q.shape[-2]} tokens, as many as phi_q, if causal=True, got "
+            f"{phi_k.shape[-2]} tokens in shape {tuple(phi_k.shape)}. Pass earlier tokens through "
+            "state."
         )

@@ -71,6 +71,6 @@ def require_no_signs(phi_q: Tensor, phi_k: Tensor, v: Tensor, key_mask: Tensor |
         if any_eager(phi, lambda x: x.amin() < 0):
             raise ValueError(
                 f"{name} must not be negative, got {phi.min().item():g}. The denominator is a "
-                "sum of products of features. Apply a feature map such as ELUFeatures. In "
-                "linear_attention, normalize=False also accepts negative features."
+                "sum of products of features, so negative features can make it 0. Apply a feature "
+                "map such as ELUFeatures, or pass normalize=False to linear_attention."
             )

@@ -588,8 +588,8 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
         raise ValueError(
             "directory must contain a checkpoint with the tensors of the model's encoders, got "
             f"{directory}. Missing: {', '.join(missing) or 'none'}. Unexpected: "
-            f"{', '.join(left) or 'none'}. Build the encoders as before saving, or pass the right "
-            "variant."
+            f"{', '.join(left) or 'none'}. Build the same encoders as those that were saved, or pass "
+            "the variant that was given to save_pretrained."
         )
     model.load_state_dict(saved, strict=False)
 
@@ -795,11 +795,15 @@ class KeptPatches(LatestCall):
     def _append(self, module: nn.Module, given: Any) -> Any:
         x, *others = given
         count = len(self.positions)
-        if x.ndim != 3 or x.shape[1] != count:
+        if x.ndim != 3:
             raise ValueError(
-                f"positions must have one row for each token, got {count} rows for tokens of shape "
-                f"{tuple(x.shape)}. Pass the positions of all tokens before some are dropped. The "
-                "tokens must have shape (batch, seq, channels)."
+                f"the tokens must have shape (batch, seq, channels), got {tuple(x.shape)}"
+            )
+        if x.shape[1] != count:
+            raise ValueError(
+                f"positions must have one row for each of the {x.shape[1]} tokens, got {count} "
+                "rows. Include the positions of the tokens that the module will drop, and that of "
+                "the class token if there is one."
             )
         if not module.training:
             return None

@@ -79,9 +79,7 @@ class GridTable(nn.Module):
     def __init__(self, sizes: Sequence[int], dim: int) -> None:
         super().__init__()
         if not sizes:
-            raise ValueError(
-                f"sizes must contain at least one number, one for each axis, got {sizes!r}"
-            )
+            raise ValueError(f"sizes must contain the number of patches per axis, got {sizes!r}")
         self.sizes, self.dim, self.axes = tuple(sizes), dim, len(sizes)
         self.weight = nn.Parameter(torch.empty(*self.sizes, dim))
         self.reset_parameters()

@@ -324,7 +324,8 @@ class LanguageModel(Tied, Blocks):
         before = 0 if state is None else state[0].length
         if self.length is not None and before + tokens.shape[-1] > self.length:
             raise ValueError(
-                f"tokens must have at most length = {self.length} tokens, including those of "
-                f"state, got {before + tokens.shape[-1]}. Create the model with a larger length."
+                f"tokens and state together must have at most length = {self.length} tokens, got "
+                f"{before + tokens.shape[-1]}, of which {before} are in state. Create the model "
+                "with a larger length."
             )
         return before
