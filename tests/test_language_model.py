@@ -131,7 +131,7 @@ def test_bad_input_is_named() -> None:
     learned, nprf = language_model("softmax-learned"), language_model("elu-toeplitz-None")
     (_, state), (_, seen) = (m(tokens, return_state=True) for m in (model, learned))
     long = text(2, 8)
-    too_long = "tokens must have at most length = 7 tokens, including those of state, got 8"
+    too_long = "tokens and state together must have at most length = 7 tokens, got 8"
     bad: list[tuple[str, Any]] = [
         ("name must be one of tiny, small, 6x256", lambda: make_language_model("huge", VOCAB)),
         ("encoder must be None or one of rope", lambda: LanguageModel(5, 4, 1, 2, "rotary")),

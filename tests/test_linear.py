@@ -169,7 +169,7 @@ def attend(**changes: Any) -> Any:
 test_bad_arguments_are_named = refusals(
     (lambda: attend(mode="recurrent"), "causal must be True with mode='recurrent', got False"),
     (lambda: attend(mode="fft"), "mode must be None or one of parallel, .*got 'fft'"),
-    (lambda: attend(phi_q=draw(2, 4, 3), causal=True), "as many tokens as phi_q, 4"),
+    (lambda: attend(phi_q=draw(2, 4, 3), causal=True), "phi_k must have 4 tokens, as many"),
     (lambda: attend(state=MADE), "^state must be None unless causal"),
     *[(lambda bad=bad: attend(state=MADE._replace(sums=bad), causal=True),
        rf"state must have sums of shape \(2, 3, 6\), .*got \({len(bad)}, {bad.shape[1]}, 6\)")

@@ -216,7 +216,7 @@ def test_functions_keep_documents_apart() -> None:
         assert close(found, linear(q, k, v, causal=True, document_ids=ids))
     _, state = linear(q, k, v, causal=True, document_ids=ids, return_state=True)
     assert state.length == 2
-    with pytest.raises(ValueError, match="phi_k must have as many tokens as phi_q, 3, if docum"):
+    with pytest.raises(ValueError, match="phi_k must have 3 tokens, as many as phi_q, if docum"):
         linear(q[..., :3, :], k, v, document_ids=ids)
 
 

@@ -361,7 +361,7 @@ def test_a_decay_of_0_forgets_all_before_it() -> None:
         (lambda: GatedNorm(12, 2, 6, groups=3), "groups must divide heads = 2, got 3"),
         (lambda: GatedNorm(12, 2, 6, activation="relu"), "activation must be one of silu, sig"),
         (lambda: ShortConvolution(12)(random(2, 5, 12).float(), random(2, 2, 12).float()),
-         "before must have shape .*2, 3, 12.*, the last 3 inputs"),
+         "before must have shape .*2, 3, 12.* .the last 3 inputs"),
     ],
 )  # fmt: skip
 def test_refusals(call: Any, words: str) -> None:

@@ -128,7 +128,7 @@ def test_seeds_begin_where_they_are_told_to_and_rates_are_each_once():
             "differ from those of other cells, got 'a+b'",
         ),
         (["--cells", "none.toml"], "--cells must be a file in TOML, got none.toml"),
-        (["--jobs", "2", "--devices", "2"], "--jobs must be 1 with several --devices"),
+        (["--jobs", "2", "--devices", "2"], "--jobs must be 1 if there are several --devices"),
         (["--import", "no_such"], "--import must name a module that can be imported in"),
     ],
 )

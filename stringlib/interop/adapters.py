@@ -588,8 +588,8 @@ def load_encoders(model: nn.Module, directory: str | Path, variant: str | None =
         raise ValueError(
             "directory must contain a checkpoint with the tensors of the model's encoders, got "
             f"{directory}. Missing: {', '.join(missing) or 'none'}. Unexpected: "
-            f"{', '.join(left) or 'none'}. Build the same encoders as those that were saved, or pass "
-            "the variant that was given to save_pretrained."
+            f"{', '.join(left) or 'none'}. Build the same encoders as those that were saved, or "
+            "pass the variant that was given to save_pretrained."
         )
     model.load_state_dict(saved, strict=False)
 
