@@ -253,8 +253,9 @@ class AttentionCore(nn.Module):
             expected = f"{classes} or None" if classes else "None"
             raise TypeError(
                 f"{name} must be {expected}, got {type(value).__name__}. A wrapper around a part "
-                "would hide the methods that the layer calls. Wrap the core, the layer or the "
-                "block instead, as modules_to_save=['core'] of peft does."
+                "would hide the methods that the layer calls. Wrap the layer or the block "
+                "instead, or the core with a wrapper that passes on its attributes, as "
+                "modules_to_save=['core'] of peft does."
             )
         super().__setattr__(name, value)
         if name in PARTS and "kind" in vars(self):

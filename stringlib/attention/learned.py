@@ -129,7 +129,8 @@ class GLADecay(TokenDecay):
 class SSDDecay(TokenDecay):
     r"""Mamba-2's decay per token and head, :math:`\alpha_t = e^{-A\,\mathrm{softplus}(x_t W + b)}`.
 
-    Here :math:`x_t` is token t, and A, W and b are learned.
+    Here :math:`x_t` is token t, and A, W and b are learned. A is positive. The book and the code of
+    Mamba-2 use the same letter for the negative number -A.
 
     Args:
         dim: Number of channels of a token.

@@ -210,8 +210,11 @@ class LanguageModel(Tied, Blocks):
         try:
             x = self.embed(tokens)
         except IndexError:
+            vocab = getattr(self.embed, "num_embeddings", None)  # an adapter may lack it
+            if vocab is None:
+                raise
             raise ValueError(
-                f"tokens must be from 0 to vocab - 1 = {self.embed.num_embeddings - 1}, "
+                f"tokens must be from 0 to vocab - 1 = {vocab - 1}, "
                 f"got values from {tokens.min().item()} to {tokens.max().item()}"
             ) from None
         require_places("tokens", x, positions)

@@ -70,8 +70,9 @@ class Contract:
         Args:
             case: The part to be checked, in the form that the properties of this contract expect.
             what: Name of the part, for the message.
-            modes: Modes in which each property is checked. Default: all modes. Modes that take
-                seconds to prepare a function (compiled, exported) then check core properties only.
+            modes: Modes in which each property is checked. Default: all modes, but in modes that
+                take seconds to prepare a function (compiled, exported) only the core properties
+                are checked. If you name such a mode, all properties are checked in it.
 
         Raises:
             AssertionError: If a property does not hold. The message has one line for each property
