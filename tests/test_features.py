@@ -218,7 +218,7 @@ test_bad_arguments_are_named = refusals(
     (lambda: FavorFeatures(4, 4, heads=2, mean_square=torch.ones(3)),
      r"mean_square must be a number or have shape \(4,\) or \(2, 4\), got \(3,\)"),
     (lambda: FavorFeatures(4, 4, mean_square=torch.ones(4, dtype=torch.long)),
-     "TypeError: mean_square must be a floating-point tensor"),
+     "TypeError: mean_square must be a floating-point the entry"),
     *[(lambda f=f: f(random(3, 4, 6)), "must have 2 heads, got shape")
       for f in (TWO_HEADS, TWO_HEADS.scaled_keys)],
 )  # fmt: skip
