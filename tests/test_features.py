@@ -214,11 +214,11 @@ TWO_HEADS = favor(heads=2)
 
 test_bad_arguments_are_named = refusals(
     *[(lambda x=x: FavorFeatures(4, 4, mean_square=x), f"mean_square must be .*, got {shown}")
-      for x, shown in ((-1.0, "-1.0"), (torch.tensor([1.0, -1.0, 0.0, 2.0]), "tensor"))],
+      for x, shown in ((-1.0, "-1.0"), (torch.tensor([1.0, -1.0, 0.0, 2.0]), "the entry -1"))],
     (lambda: FavorFeatures(4, 4, heads=2, mean_square=torch.ones(3)),
      r"mean_square must be a number or have shape \(4,\) or \(2, 4\), got \(3,\)"),
     (lambda: FavorFeatures(4, 4, mean_square=torch.ones(4, dtype=torch.long)),
-     "TypeError: mean_square must be a floating-point the entry"),
+     "TypeError: mean_square must be a floating-point tensor"),
     *[(lambda f=f: f(random(3, 4, 6)), "must have 2 heads, got shape")
       for f in (TWO_HEADS, TWO_HEADS.scaled_keys)],
 )  # fmt: skip
