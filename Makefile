@@ -95,7 +95,7 @@ UNITS = $(PY) -m pytest -q -p no:nbval $(WORKERS) --ignore=tests/site tests
 
 # The quick tests and the chapters run at once. Chapters take longer and have as many workers as there
 # are cores. The quick tests have half as many, because each of their workers collects all of them.
-test: env-test ## about five minutes: form, types, the quick tests, every chapter run again
+test: env-test ## ten to fifteen minutes on two cores: form, types, the quick tests, every chapter run again
 	$(MAKE) --no-print-directory -j $(JOBS) form types units chapters
 	@echo 'Passed. "make test-all" adds all cases of these tests, the long tests, and the pages in a browser.'
 

@@ -253,9 +253,8 @@ class AttentionCore(nn.Module):
             expected = f"{classes} or None" if classes else "None"
             raise TypeError(
                 f"{name} must be {expected}, got {type(value).__name__}. A wrapper around a part "
-                "would hide the methods that the layer calls. Wrap the layer or the block "
-                "instead, or the core with a wrapper that passes on its attributes, as "
-                "modules_to_save=['core'] of peft does."
+                "would hide the methods that the layer calls. Wrap the layer or the block, "
+                "or the core with a wrapper that passes on its attributes, as peft does."
             )
         super().__setattr__(name, value)
         if name in PARTS and "kind" in vars(self):

@@ -33,8 +33,7 @@ class TokenBias(nn.Module):
     Attributes:
         reads_keys: Whether the bias uses queries and keys. Such a bias refuses a rotary encoder,
             because it would depend on the positions themselves, and not only on their differences.
-            A bias that uses them only through the products of queries with keys can set this to
-            False. Default: True.
+            A bias that uses only their products can set this to False. Default: True.
     """
 
     reads_keys: ClassVar[bool] = True
