@@ -117,6 +117,7 @@ def test_seeds_begin_where_they_are_told_to_and_rates_are_each_once():
         (["--accelerator", "abacus"], "accelerator='abacus'"),
         (["--cell", "attention=elu"], '--cell must be "NAME: OPTION=VALUE …"'),
         (["--cell", "a: attention=elo"], "a: attention must be one or more of softmax, relu"),
+        (["--cell", "a: shift='on"], "--cell must close each quotation mark, got"),
         (["--cell", "a: shift=yes"], "a: shift must be one or more of off, on, got 'yes'"),
         (["--cell", "a: weight=cosine attention=relu"], "a: horizon must be given"),
         (

@@ -129,7 +129,7 @@ class GLADecay(TokenDecay):
 class SSDDecay(TokenDecay):
     r"""Mamba-2's decay per token and head, :math:`\alpha_t = e^{-A\,\mathrm{softplus}(x_t W + b)}`.
 
-    Here :math:`x_t` is token t, and A > 0, W and b are learned. This A is -A of :eq:`eq-ssd`.
+    Here :math:`x_t` is token t. A > 0, W and b are learned. In :eq:`eq-ssd`, A is negative.
 
     Args:
         dim: Number of channels of a token.

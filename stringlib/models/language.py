@@ -210,7 +210,7 @@ class LanguageModel(Tied, Blocks):
         try:
             x = self.embed(tokens)
         except IndexError:
-            vocab = getattr(self.embed, "num_embeddings", None)  # an adapter may lack it
+            vocab = getattr(self.embed, "num_embeddings", None)  # an adapter may have none
             if vocab is None:
                 raise
             raise ValueError(
