@@ -153,6 +153,15 @@ def test_bad_input_is_named() -> None:
             call()
 
 
+def test_tokens_that_the_embedding_does_not_have() -> None:
+    model, beyond = language_model("softmax-rope"), torch.full((1, 2), VOCAB)
+    with refused(f"tokens must be from 0 to vocab - 1 = {VOCAB - 1}, got values from {VOCAB}"):
+        model(beyond)
+    model.embed = nn.Sequential(model.embed)  # it does not say how many tokens it has
+    with pytest.raises(IndexError):
+        model(beyond)
+
+
 def test_no_tokens_no_scores() -> None:
     for name in ("softmax-rope", "favor-rope", "elu-gla-None", "softmax-learned"):
         assert language_model(name)(text(2, 0)).shape == (2, 0, VOCAB)
