@@ -474,7 +474,7 @@ test_what_cannot_be_checked_is_named = refusals(
     (lambda: check_bias(ForgettingBias), "TypeError: .* data-dependent.* Call check_token_bias"),
     (lambda: check_token_bias(lambda: ALiBi(3)), "TypeError: .* must be a TokenBias, got ALiBi"),
     (lambda: check_position_steps(lambda: 3), "TypeError: .* must be a Module, got int"),
-    (lambda: check_position_steps(lambda: Nowhere(12)), "make must return .* at least one coordinate"),
+    (lambda: check_position_steps(lambda: Nowhere(12)), "at least one coordinate for each token"),
     (lambda: check_feature_map(nn.Identity), "TypeError: must be a FeatureMap, got Identity"),
     (lambda: check_weight(ELUFeatures), "TypeError: must be a PositionWeight, got ELU"),
     (lambda: check_bias(KerpleLog, modes=["eagre"]), "modes must be one of eager"),
