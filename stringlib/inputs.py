@@ -35,12 +35,6 @@ def did_you_mean(value: object, known: Iterable[str]) -> str:
     return f". Did you mean {near[0]!r}?" if near else ""
 
 
-def require_floats(name: str, x: object) -> None:
-    """Raise ``TypeError`` unless ``x`` is a floating-point tensor."""
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.dtype.itemsize < 2:
-        raise TypeError(f"{name} must be a floating-point tensor, got {kind_of(x)}{hint_for(x)}")
-
-
 def require_heads(name: str, x: Tensor, heads: int) -> None:
     """Raise ``ValueError`` unless ``x`` has ``heads`` heads; with ``heads=1`` accept any number."""
     if heads != 1 and x.shape[-3] != heads:

@@ -14,7 +14,7 @@ from stringlib import STRING, FeatureMap, MultiHeadAttention, PositionWeight, Ro
 from stringlib.attention.registry import FEATURES, WEIGHTS
 from stringlib.encoders.registry import BIASES, ENCODERS
 from stringlib.encoders.relative_bias import RelativeBias
-from stringlib.inputs import require_floats
+from stringlib.spec import Floats, require
 from stringlib.testing.contract import SkippedError
 from stringlib.testing.encoders import ENCODER
 from stringlib.testing.features import FEATURE_MAP
@@ -47,7 +47,7 @@ class Squares(FeatureMap):
     nonnegative = True
 
     def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
-        require_floats("x", x)
+        require("x", x, Floats[Tensor, "..."])
         return x.square()
 
 

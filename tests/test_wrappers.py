@@ -457,6 +457,32 @@ def test_a_readout_or_an_embedding_of_ones_own_stays_as_it_is(name, part):
     assert model.init_state(2)[0].length == 0
 
 
+class Adapted(nn.Module):
+    """A projection or a table with a trained matrix beside it, as in LoRA."""
+
+    def __init__(self, base: Any) -> None:
+        super().__init__()
+        self.base_layer, (rows, columns) = base, base.weight.shape
+        self.added = nn.Linear(columns, rows, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base_layer(x) if x.dtype == torch.int64 else self.base_layer(x) + self.added(x)
+
+
+@pytest.mark.parametrize("meta", [False, True])
+@pytest.mark.parametrize("parts", [("readout",), ("embed",), ("embed", "readout")])
+def test_a_shared_weight_inside_adapters_stays_shared(parts, meta):
+    model, x = language_model("softmax-rope"), text(2, 5)
+    for part in parts:
+        setattr(model, part, Adapted(getattr(model, part)))
+    loaded = copy.deepcopy(model).to("meta" if meta else "cpu")
+    loaded.load_state_dict(model.state_dict(), assign=True)
+    held = [getattr(module, "base_layer", module) for module in (loaded.embed, loaded.readout)]
+    assert held[0].weight is held[1].weight
+    assert torch.equal(loaded(x), model(x))
+    assert sum(p.numel() for p in loaded.parameters()) == sum(p.numel() for p in model.parameters())
+
+
 @pytest.mark.parametrize("name", ["int8", "dynamic"])
 @pytest.mark.parametrize("case", ["softmax-rope", "favor-rope", "layer-retnet"])
 def test_layers_with_quantised_projections_decode(case, name):

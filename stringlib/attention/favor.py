@@ -16,10 +16,10 @@ from torch import Tensor
 from stringlib.attention.dense_projections import drawn_dtype
 from stringlib.attention.features import FeatureMap
 from stringlib.attention.projections import PROJECTIONS
-from stringlib.inputs import require_floats, require_heads, require_name
+from stringlib.inputs import require_heads, require_name
 from stringlib.kernels.features import half_square
 from stringlib.precision import without_autocast
-from stringlib.spec import Floats, checked
+from stringlib.spec import Floats, checked, require
 
 
 class FavorFeatures(FeatureMap):
@@ -300,7 +300,7 @@ def _fitted_alpha(mean_square: float | Tensor, heads: int, head_dim: int) -> Ten
             raise ValueError(f"mean_square must be at least 0, got {mean_square}")
         alpha = optimal_alpha(float(mean_square), head_dim)
         return torch.full((1, head_dim), alpha, dtype=drawn_dtype()) if alpha else None
-    require_floats("mean_square", mean_square)
+    require("mean_square", mean_square, Floats[Tensor, "..."])
     if mean_square.shape not in ((head_dim,), (heads, head_dim)):
         raise ValueError(
             f"mean_square must be a number or have shape ({head_dim},) or ({heads}, {head_dim}), "

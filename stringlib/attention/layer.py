@@ -117,6 +117,11 @@ class AttentionLayer(nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute. A part of the core, such as ``encoder``, is set in the core."""
+        if name == "core" and not hasattr(value, "located"):
+            raise TypeError(
+                "core must be an AttentionCore, or a wrapper that passes on its attributes as peft "
+                f"does, got {type(value).__name__}. Wrap the layer or the block instead."
+            )
         if name in PARTS:
             setattr(self.core, name, value)
         else:

@@ -27,34 +27,46 @@ class Tied(nn.Module):
 
     def _load_from_state_dict(self, *args: Any) -> None:
         """Load a state, and tie the shared weight again, which ``assign=True`` splits into two."""
-        self._tied_before = self._is_tied()
+        self._shared_before = self._holders()
         super()._load_from_state_dict(*args)
 
-    def _is_tied(self) -> bool:
-        """Return whether the embedding and the readout have one weight.
+    def _holders(self) -> list[nn.Module]:
+        """Return the modules that hold the shared weight, the embedding first.
 
-        The result is False if one of the two was replaced, or if its weight is now computed, for
-        example by a parametrisation. Two weights on the meta device have no values yet, and count
-        as one.
+        With adapters these modules are inside ``embed`` and ``readout``. The result is empty if the
+        weight is not shared: if one of the two modules was replaced, or if its weight is now
+        computed, for example by a parametrisation. Two weights on the meta device have no values
+        yet, and count as one.
         """
-        embed, readout = (m._parameters.get("weight") for m in (self.embed, self.readout))
-        if embed is None or readout is None or not self.tied:
-            return False
-        return embed is readout or (embed.is_meta and readout.is_meta)
+        embed, readout = (
+            [m for m in part.modules() if m._parameters.get("weight") is not None]
+            for part in (self.embed, self.readout)
+        )
+        if not (self.tied and embed and readout):
+            return []
+        weight, other = embed[0].weight, readout[0].weight
+        shared = [m for m in readout if m.weight is weight]
+        if weight.is_meta and other.is_meta and weight.shape == other.shape:
+            shared = readout[:1]
+        return [embed[0], *shared] if shared else []
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert the model, and tie the shared weight again.
 
         A move from the meta device can replace the shared weight by two separate weights.
         """
-        tied = self._is_tied()
+        holders = self._holders()
         super()._apply(fn, recurse)
-        if tied:
-            self.readout.weight = self.embed.weight
+        _share(holders)
         return self
+
+
+def _share(holders: list[nn.Module]) -> None:
+    """Give all modules the weight of the first one."""
+    for module in holders[1:]:
+        module.weight = holders[0].weight
 
 
 def _tied_again(model: Tied, _: Any) -> None:
     """Tie the shared weight again, which ``load_state_dict(assign=True)`` splits into two."""
-    if model._tied_before:
-        model.readout.weight = model.embed.weight
+    _share(model._shared_before)
