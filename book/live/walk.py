@@ -89,8 +89,8 @@ ALT = {
     "words. Below each of the first five words is the word that follows it. Above the six "
     'words are the values that the key of "the" retrieves: 1.01 for "mat" and at most 0.01 for '
     "each of the others from the state of the delta rule; dashes mark the values from the sum, "
-    'about 1 for "cat" and for "mat" and 0.6 for "on" and "the". Below are both states, 8 × 8 maps: the '
-    "sum on the left and the delta rule on the right.",
+    'about 1 for "cat" and for "mat" and 0.6 for "on" and "the". Below are both states, 8 × 8 '
+    "maps: the sum on the left and the delta rule on the right.",
 }
 """Alternative texts of the posters, by the state of the figure."""
 WORDS = ("the", "cat", "sat", "on", "the", "mat")
