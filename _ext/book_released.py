@@ -22,7 +22,7 @@ from book import exchanged
 TABLES = {
     "table": ("Families in which the outputs agree", exchanged.HEADS, exchanged.table),
     "known": ("Rotations of released models", (*exchanged.ROTATIONS, "remark"), exchanged.known),
-    "norms": ("Can a basis be merged?", ("it can be merged", "families", "which"), exchanged.norms),
+    "norms": ("Can a basis be merged?", ("can be merged", "families", "names"), exchanged.norms),
     "others": ("Families without a replacement", ("family", "reason"), exchanged.others),
 }
 """Name → caption, headings and rows."""

@@ -214,7 +214,7 @@ def test_the_text_says_what_the_package_says() -> None:
     assert f'the first gives {shifted[0, 1]:.0%} of its weight to "cat", and' in TEXT
     assert f'the second gives {shifted[4, 5]:.0%} to "mat".' in TEXT
     assert f'{shifted[4, 5]:.0%} for "mat", {shifted[4, 1]:.0%} for "cat"' in walk.ROPE
-    assert f"at most {shifted[4, [0, 2, 3, 4]].max():.0%} for every other word" in walk.ROPE
+    assert f"at most {shifted[4, [0, 2, 3, 4]].max():.0%} for each of the others" in walk.ROPE
     assert (shifted - rotated(sl.RoPE(8), MOVED - 40)).abs().max() < 1e-12
     assert (added(MOVED) - added(MOVED - 40)).abs().max() > 0.3
     assert (added(MOVED - 40)[0] - added(MOVED - 40)[4]).abs().max() > 0.05
