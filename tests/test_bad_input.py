@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import stringlib
 from lab.one_head import OneHead
 from lab.theory import capacity, cost, offsets, rope_decay, spread, variance
 from stringlib import (
@@ -180,7 +181,10 @@ def hints_of(call: Any) -> dict[str, Any]:
         call = call.__init__
     elif isinstance(call, nn.Module):
         call = type(call).forward
-    return get_type_hints(inspect.unwrap(call), include_extras=True)
+    call = inspect.unwrap(call)
+    # classes that a module imports for type checkers only are among the public ones
+    names = {**vars(stringlib), "Context": Any, **call.__globals__}
+    return get_type_hints(call, names, include_extras=True)
 
 
 def shape_of(hint: Any) -> list[str]:

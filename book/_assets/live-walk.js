@@ -346,7 +346,7 @@ bookLive.add("walk", (box, _, about) => {
       under: position(() => s.moved),
       says: (now, was) => {
         const top = best(now[s.mark]), score = dot(rotate(q[s.mark], rope(s.moved + s.mark)), rotate(k[top], rope(s.moved + top)));
-        return capital(which(s.mark)) + " gives " + quoted(top) + " " + percent(now[s.mark][top]) + "; their score is " + score.toFixed(2) + " / √8. " + (s.moved ? "Moved by " + s.moved.toFixed(1) + " tokens: the largest change of a weight is " + points(apart(now, was)) + " with RoPE, and with added vectors it is " + points(apart(softmax(added(q, s.moved), added(k, s.moved)), STRAIGHT.added)) + "." : "Move the sentence.");
+        return capital(which(s.mark)) + " gives " + quoted(top) + " " + percent(now[s.mark][top]) + " of its weight; their score is " + score.toFixed(2) + " / √8. " + (s.moved ? "Moved by " + s.moved.toFixed(1) + " tokens: the largest change of a weight is " + points(apart(now, was)) + " with RoPE, and with added vectors it is " + points(apart(softmax(added(q, s.moved), added(k, s.moved)), STRAIGHT.added)) + "." : "Move the sentence.");
       },
       share: (x) => { s.moved = 100 * x; },
     },
@@ -359,7 +359,7 @@ bookLive.add("walk", (box, _, about) => {
         ...range(4).map((i) => ranged("Pair " + (i + 1), -3.3, 0.5, 0.05, () => (s.theta[i] ? Math.log10(s.theta[i]) : -3.3), (x) => { s.theta[i] = x <= -3.29 ? 0 : 10 ** x; }, () => String(+s.theta[i].toPrecision(2)))),
         choice("span", "Distances shown", [[30, "±30 tokens"], [3000, "±3,000"]])],
       under: position(() => 0),
-      says: (now, was) => capital(which(s.mark)) + " gives “cat” " + percent(now[s.mark][1]) + " and “mat” " + percent(now[s.mark][5]) + ". Frequencies in radians per token: " + s.theta.map((x) => +x.toPrecision(2)).join(", ") + ". Largest change of a weight: " + points(apart(now, was)) + ".",
+      says: (now, was) => capital(which(s.mark)) + " gives “cat” " + percent(now[s.mark][1]) + " and “mat” " + percent(now[s.mark][5]) + " of its weight. Frequencies in radians per token: " + s.theta.map((x) => +x.toPrecision(2)).join(", ") + ". Largest change of a weight: " + points(apart(now, was)) + ".",
       share: (x) => { s.theta[0] = x < 1 ? 10 ** (-3.3 * x) : 0; },
     },
     grid: {
@@ -389,7 +389,7 @@ bookLive.add("walk", (box, _, about) => {
       drawLeft: (canvas) => drawTiles(canvas, plain, BLUE), draw: (canvas) => drawTiles(canvas, kernel(fq, fk), SKY),
       controls: () => [slider("Repeat the sentence", "copies", (x) => "× " + 2 ** x)],
       under: () => "",
-      says: () => { const n = N * 2 ** s.copies, top = best(plain[s.mark]); return "For n = " + n + " words, softmax has " + count(n * n) + " weights, and linear attention stores 8 × 8 + 8 = 72 numbers. In one sentence, " + which(s.mark) + " gives " + quoted(top) + " " + percent(plain[s.mark][top]) + " with softmax and " + percent(kernel(fq, fk)[s.mark][top]) + " with these features."; },
+      says: () => { const n = N * 2 ** s.copies, top = best(plain[s.mark]); return "For n = " + n + " words, softmax has " + count(n * n) + " weights, and linear attention stores 8 × 8 + 8 = 72 numbers. In one sentence, " + which(s.mark) + " gives " + quoted(top) + " " + percent(plain[s.mark][top]) + " of its weight with softmax and " + percent(kernel(fq, fk)[s.mark][top]) + " with these features."; },
       share: (x) => { s.copies = Math.min(5, Math.floor(6 * x)); },
     },
     favor: {
@@ -398,7 +398,7 @@ bookLive.add("walk", (box, _, about) => {
       draw: (canvas) => drawErrors(canvas, ORANGE),
       controls: () => [slider("Features m", "doublings", (x) => count(2 ** x)), button("Draw again", sample, { primary: true }), button("Draw 20 times", () => range(20).forEach(sample))],
       under: () => "",
-      says: () => { const m = 2 ** s.doublings, same = tries.filter(([n]) => n === m), mean = same.reduce((sum, [, e]) => sum + e, 0) / same.length; return "With m = " + count(m) + " features, the mean error of a weight in this draw is " + points(same.at(-1)[1]) + ". Over " + same.length + (same.length === 1 ? " draw" : " draws") + " the mean error is " + (100 * mean).toFixed(1) + "."; },
+      says: () => { const m = 2 ** s.doublings, same = tries.filter(([n]) => n === m), mean = same.reduce((sum, [, e]) => sum + e, 0) / same.length; return "With m = " + count(m) + " features, the mean error of a weight in this draw is " + points(same.at(-1)[1]) + ". Over " + same.length + (same.length === 1 ? " draw" : " draws") + " the mean error is " + points(mean) + "."; },
       share: (x) => { const m = x < 0.5 ? 4 : 10; if (x === 0) { tries = []; } if (tries.length < 12 * x || m !== s.doublings || !tries.length) { s.doublings = m; sample(); } },
     },
     state: {

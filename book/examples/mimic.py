@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from stringlib import FeatureMap
 from stringlib.attention.registry import FEATURES
-from stringlib.inputs import require_floats
 from stringlib.precision import at_least_float32, without_autocast
+from stringlib.spec import Floats, require
 
 
 class Mimic(FeatureMap):
@@ -22,7 +22,7 @@ class Mimic(FeatureMap):
 
     def forward(self, x: Tensor, is_query: bool = True) -> Tensor:
         """Return the features, ``(..., heads, n, 2 * head_dim)``."""
-        require_floats("x", x)
+        require("x", x, Floats[Tensor, "..."])
         exact = at_least_float32(x.dtype)
         with without_autocast(x):
             y = x.to(exact) @ self.weight.to(exact).mT
