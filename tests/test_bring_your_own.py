@@ -120,7 +120,7 @@ def test_the_page_s_bias_counts_full_stops_and_its_program_runs(monkeypatch, cap
     bias = made(q, k, made.marks(stops[:, None]))
     for i, j in itertools.product(range(4, 7), range(7)):
         if j <= i:
-            count = stops[j + 1 : i + 1].sum()
+            count = stops[j + 1 : i + 1].sum().item()
             assert bias[:, i - 4, j].tolist() == pytest.approx([-count, -3 * count])
     sys.modules.pop(STOPS)
 
