@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from stringlib import ToeplitzWeight, linear_attention, reference
+from stringlib import DecayWeight, ToeplitzWeight, linear_attention, reference
 from stringlib.attention.weights import ConstantWeight
 from stringlib.kernels import recurrence
+from stringlib.kernels.decays import log_decay_matrix
 from stringlib.kernels.recurrence import PLAIN_CHUNK as CHUNK
 from stringlib.testing.properties import largest_difference
 from tests.refusals import refusals
+from tests.test_dense_weight import Given
 from tests.watched import Watched
 
 MODES = ("parallel", "recurrent", "chunk")
@@ -113,6 +115,49 @@ def test_one_scale_for_all_heads_of_a_single_token() -> None:
         )
         out.append(y)
     assert largest_difference(torch.cat(out, -2), whole) <= EXACT
+
+
+@pytest.mark.parametrize("form", ["token", "feature", "matrix", "documents"])
+@pytest.mark.parametrize("n", [2, 3, 70, 200])
+@pytest.mark.parametrize("strength", [0.1, 1.0, 30.0])
+def test_a_key_that_has_decayed_away_does_not_set_the_scale(
+    strength: float, n: int, form: str
+) -> None:
+    """In float32 the features of the keys that count would be rounded to 0."""
+    if form == "matrix":
+        strength = min(strength, 1.0)  # float32 cannot represent the products of stronger decays
+    logs, scale = -strength * draw(2, n, seed=4), 200 * draw(2, n, seed=5)
+    logs[:, n // 2] = -torch.inf  # the second half forgets the first, whose scales are larger
+    scale[:, n // 2 :] -= 400
+    phi_q, phi_k, v = tokens(n)
+    exponents = log_decay_matrix(logs) + scale[:, None, :] + (phi_q @ phi_k.mT).log()
+    want = exponents.softmax(-1) @ v
+    ids = None
+    if form == "documents":
+        ids = (torch.arange(n) >= n // 2).long()
+        logs[:, n // 2] = 0
+    if form == "feature":
+        logs = logs[..., None].expand(2, n, phi_k.shape[-1])
+    given = [x.float() for x in (phi_q, phi_k, v)]
+    kind = Given if form == "matrix" else DecayWeight
+    weight = kind(log_decay_matrix(logs).exp().float() if form == "matrix" else logs.float())
+    options = {"causal": True, "key_scale": scale.float(), "document_ids": ids}
+    got = linear_attention(*given, weight, **options)
+    assert largest_difference(got.double(), want) <= 1e-4
+    if form != "token":
+        return
+    first, second = (
+        [x[:, cut] for x in (*given, logs.float(), scale.float())]
+        for cut in (slice(n // 2 + 1), slice(n // 2 + 1, None))
+    )
+    state, out = None, []
+    for q, k, u, log_decay, key_scale in (first, second):
+        y, state = linear_attention(
+            q, k, u, DecayWeight(log_decay), True, key_scale=key_scale, state=state,
+            return_state=True,
+        )  # fmt: skip
+        out.append(y)
+    assert largest_difference(torch.cat(out, -2).double(), want) <= 1e-4
 
 
 def test_an_empty_batch_carries_a_scale_on() -> None:

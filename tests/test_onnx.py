@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from stringlib import BIASES, ENCODERS, FEATURES, WEIGHTS, LanguageModel, MultiHeadAttention, ViT
 from stringlib.algebra.skew import cayley, skew
 from stringlib.attention import LAYERS as PUBLISHED
-from stringlib.attention.weights import common_scale
+from stringlib.attention.scales import common_scale
 from stringlib.documents import documents_of
 from stringlib.kernels.delta import delta_sums
 from stringlib.options import named

@@ -191,6 +191,17 @@ def test_retnet_is_the_formula_of_its_paper() -> None:
     assert (layer(x) - expected).abs().max() < 1e-12
 
 
+def test_retnet_made_in_float64_has_decays_in_float64() -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        decays = make_layer("retnet", 12, 2).weight.log_decay
+    finally:
+        torch.set_default_dtype(before)
+    exact = torch.log1p(-(2.0 ** (-5 - torch.arange(2).double())))
+    assert (decays - exact).abs().max() < 1e-17
+
+
 def test_gla_is_the_recurrence_of_its_paper() -> None:
     layer = shaken(make_layer("gla", 12, 2, key_dim=8, value_dim=20, rank=3))
     x = random(2, 9, 12)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import Parameter
 from torch.nn.functional import logsigmoid
 
 from stringlib import (
@@ -346,6 +347,13 @@ class Flat(PositionSteps):
         return super().forward(x).squeeze(-1)
 
 
+class Nowhere(PositionSteps):
+    """Which returns no coordinate."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[..., :0]
+
+
 PLANTED: dict[str, tuple[Callable[..., Any], str]] = {
     "values have the shape and dtype that a layer expects": (Wide, "eager"),
     "later tokens change no earlier output": (AheadOfTime, "eager"),
@@ -406,14 +414,19 @@ RIGHT: dict[str, tuple[Callable[..., None], Callable[..., Any]]] = {
     "weight of one length": (check_weight, lambda: DecayWeight(-torch.rand(3, 20))),
     "weight without factors": (check_weight, ConstantWeight),
     "weight that reads": (check_weight, WEIGHTS["ssd"]),
+    "weight that reads, of a decay per feature": (check_weight, WEIGHTS["gla"]),
+    "weight of learned parameters": (check_weight, lambda: DecayWeight(Parameter(-torch.rand(3)))),
 }
+# a compiler and an exporter treat parameters in other ways than numbers
+IN_ALL_MODES = ("weight that reads, of a decay per feature", "weight of learned parameters")
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_passes(name: str) -> None:
     check, make = RIGHT[name]
     # the package's keep it in all modes: test_encoder_contract.py, test_attention_contract.py
-    check(make, modes=QUICK if make in (Own, Thrifty, Falling) else ("eager",))
+    modes = QUICK if make in (Own, Thrifty, Falling) else ("eager",)
+    check(make, modes=None if name in IN_ALL_MODES else modes)
 
 
 WRONG: list[tuple[Callable[..., None], Callable[..., Any], tuple[str, ...] | None, str]] = [
@@ -461,6 +474,7 @@ test_what_cannot_be_checked_is_named = refusals(
     (lambda: check_bias(ForgettingBias), "TypeError: .* data-dependent.* Call check_token_bias"),
     (lambda: check_token_bias(lambda: ALiBi(3)), "TypeError: .* must be a TokenBias, got ALiBi"),
     (lambda: check_position_steps(lambda: 3), "TypeError: .* must be a Module, got int"),
+    (lambda: check_position_steps(lambda: Nowhere(12)), "at least one coordinate for each token"),
     (lambda: check_feature_map(nn.Identity), "TypeError: must be a FeatureMap, got Identity"),
     (lambda: check_weight(ELUFeatures), "TypeError: must be a PositionWeight, got ELU"),
     (lambda: check_bias(KerpleLog, modes=["eagre"]), "modes must be one of eager"),

@@ -30,6 +30,7 @@ from stringlib.attention.token_bias import (
     TokenBias,
 )
 from stringlib.encoders.rope import SelectiveRoPE
+from stringlib.testing import check_position_steps
 from stringlib.testing.cases import position_steps_case, token_bias_case
 from stringlib.testing.contract import Property
 from stringlib.testing.data_dependent import DATA_DEPENDENT, DataDependent
@@ -224,6 +225,19 @@ def test_steps_with_a_name_belong_to_one_block(monkeypatch: pytest.MonkeyPatch) 
     for steps, count in (("own", 2), (nn.Linear(DIM, 1), 1)):
         model = LanguageModel(**sizes, position_steps=steps)
         assert len({block.attention.position_steps for block in model.blocks}) == count
+
+
+def test_steps_with_a_name_know_the_sizes_of_the_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def own(dim: int, heads: int, head_dim: int, coord_dim: int) -> nn.Module:
+        given.append((dim, heads, head_dim, coord_dim))
+        return nn.Linear(dim, coord_dim)
+
+    monkeypatch.setitem(POSITION_STEPS, "own", own)
+    MultiHeadAttention(DIM, HEADS, "selective-rope", causal=True, position_steps="own")
+    assert given == [(DIM, HEADS, DIM // HEADS, DIM // 2)]
+    check_position_steps(own, modes=["eager"])
 
 
 def test_selective_rope_by_its_name_has_learned_steps_of_its_own_in_each_block() -> None:

@@ -84,15 +84,15 @@ def with_features(log_decay: Tensor, batch_shape: tuple[int, ...], n: int, m: in
             them equally well.
     """
     heads, shape = batch_shape[-1], tuple(log_decay.shape)
-    if len(shape) == 1 and shape[0] in (1, heads):
+    if len(shape) == 1 and expands(shape, (heads,)):
         return log_decay[:, None, None].expand(-1, n, 1)
     whole = len(shape) == len(batch_shape) + 2 and expands(shape[:-2], batch_shape)
     # first, so that tracing with symbolic sizes needs no further comparisons
-    if whole and shape[-2] == n and shape[-1] in (1, m):
+    if whole and shape[-2] == n and expands(shape[-1:], (m,)):
         return log_decay
     scalar = len(shape) > 1 and shape[-1] == n and expands(shape[:-1], batch_shape)
     vector = len(shape) > 2 and shape[-2] == n and expands(shape[:-2], batch_shape)
-    vector = vector and shape[-1] in (1, m)
+    vector = vector and expands(shape[-1:], (m,))
     # if both forms fit, the dimension of size `heads` decides; here there are two such dimensions
     if scalar and vector and shape[-2] == shape[-3] == heads and log_decay.numel() > 1:
         raise ValueError(

@@ -34,7 +34,8 @@ class RetNetDecay(DecayWeight):
     """
 
     def __init__(self, heads: int) -> None:
-        super().__init__(retnet_log_decay(heads))
+        dtype = at_least_float32(torch.get_default_dtype())
+        super().__init__(retnet_log_decay(heads, dtype))
 
     def reset_non_persistent_buffers(self) -> None:
         """Compute the decays again. A wrapper may have rounded them or left them uninitialised."""

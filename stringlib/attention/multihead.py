@@ -238,7 +238,7 @@ class MultiHeadAttention(AttentionLayer):
         start = torch.full((self.kv_heads,), math.log(temperature))
         self.log_temperature = nn.Parameter(start) if normalize_qk else None
         self.shift = KeyShift(self.kv_heads) if shift else None
-        self.position_steps = make_steps(position_steps, self.dim, self.encoder, encoder)
+        self.position_steps = make_steps(position_steps, self, encoder)
         require_all_used(options)
 
     @checked

@@ -8,7 +8,7 @@ depends on the sum of the steps between them, and not on earlier tokens, :prf:re
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,12 @@ from stringlib.documents import Documents
 from stringlib.encoders.rope import SelectiveRoPE
 from stringlib.encoders.rotary import RotaryEncoder
 from stringlib.inputs import per_head, require_name
+from stringlib.parts import build
 from stringlib.precision import widen
 from stringlib.spec import Floats, checked
+
+if TYPE_CHECKING:
+    from stringlib.attention.layer import AttentionLayer
 
 
 class PositionSteps(nn.Module):
@@ -52,7 +56,11 @@ class PositionSteps(nn.Module):
 
 
 POSITION_STEPS: dict[str, Callable[..., nn.Module]] = {"learned": PositionSteps}
-"""Constructors of position steps by name. A constructor receives ``dim`` and ``coord_dim``."""
+"""Constructors of position steps by name.
+
+A constructor receives those of the arguments ``dim``, ``heads``, ``head_dim`` and ``coord_dim`` for
+which it has parameters.
+"""
 
 STEPPED_ENCODERS: dict[str, Callable[..., RotaryEncoder]] = {"selective-rope": SelectiveRoPE}
 """Constructors of rotary encoders by name, for data-dependent positions only.
@@ -64,14 +72,13 @@ has the steps ``"learned"`` unless ``position_steps`` is given.
 
 
 def make_steps(
-    steps: nn.Module | str | None, dim: int, encoder: Any, given: Any = None
+    steps: nn.Module | str | None, layer: AttentionLayer, given: Any = None
 ) -> nn.Module | None:
     """Return the module that makes the steps of a layer's positions, or None without one.
 
     Args:
         steps: The module, a name in :data:`POSITION_STEPS`, or None.
-        dim: Number of channels of a token.
-        encoder: The encoder of the layer.
+        layer: The layer, which has its encoder already.
         given: The encoder or its name, as the user gave it. With a name in
             :data:`STEPPED_ENCODERS` the steps are ``"learned"`` if ``steps`` is None. Default:
             None.
@@ -83,11 +90,13 @@ def make_steps(
         steps = "learned"
     if steps is None:
         return None
-    rotary_of(encoder)
-    if isinstance(steps, str):
-        require_name("position_steps", steps, POSITION_STEPS)
-        return POSITION_STEPS[steps](dim=dim, coord_dim=encoder.coord_dim)
-    return steps
+    encoder = rotary_of(layer.encoder)
+    if not isinstance(steps, str):
+        return steps
+    require_name("position_steps", steps, POSITION_STEPS)
+    sizes = {"dim": layer.dim, "heads": layer.heads, "head_dim": encoder.head_dim}
+    sizes["coord_dim"] = encoder.coord_dim
+    return build(f"position_steps {steps!r}", POSITION_STEPS[steps], sizes)
 
 
 def rotary_of(encoder: Any) -> RotaryEncoder:

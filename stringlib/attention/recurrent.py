@@ -111,7 +111,7 @@ class RecurrentAttention(AttentionLayer):
         self.core = LinearAttention(IdentityFeatures(), encoder, weight, causal=True)
         self.convolution, self.norm, self.scale = convolution, norm, float(scale)
         self.skip = nn.Parameter(torch.ones(self.heads)) if skip else None
-        self.position_steps = make_steps(position_steps, self.dim, encoder)
+        self.position_steps = make_steps(position_steps, self)
 
     @checked
     def forward(

@@ -14,6 +14,7 @@ from torch.nn.functional import pad
 
 from stringlib.documents import Documents
 from stringlib.kernels.chunks import in_chunks
+from stringlib.kernels.decays import log_decay_matrix
 from stringlib.kernels.recurrence import PLAIN_CHUNK
 from stringlib.precision import LEAST
 
@@ -23,80 +24,71 @@ def common_scale(
     causal: bool,
     before: Tensor | None = None,
     documents: Documents | None = None,
+    log_decay: Tensor | None = None,
 ) -> Tensor:
-    """Return the largest scale c of the keys to which each query attends.
+    r"""Return the largest scale c of the keys to which each query attends.
+
+    In causal attention with the decays :math:`e^{a_t}`, the scale of an earlier key falls with the
+    decay, so that :math:`c_i = \max(c_{i-1} + a_i, s_i)`. Without this a key whose decay is almost
+    0 would set c, and the features of all later keys could be rounded to 0.
 
     Args:
-        key_scale: The scales of the keys, ``(..., n)`` with n ≥ 1; −∞ for padding.
+        key_scale: The scales s of the keys, ``(..., n)`` with n ≥ 1; −∞ for padding.
         causal: If True, query i attends only to the keys 0 … i.
-        before: The largest scale c of the earlier tokens, ``(...)``. Default: None, which means
-            no earlier tokens.
-        documents: The documents of packed sequences. Default: None, one document.
+        before: The largest scale c of the earlier tokens, ``(...)``; only if causal. Default: None,
+            which means no earlier tokens.
+        documents: The documents of packed sequences; only if not causal. For causal attention,
+            ``log_decay`` is −∞ at the first token of each document. Default: None, one document.
+        log_decay: The logarithms a of the decays, ``(..., n)``; only if causal. Default: None, no
+            decay.
 
     Returns:
-        If causal, the running maximum, ``(..., n)``. Otherwise the maximum over all keys,
-        ``(..., 1)``. For packed documents, the maximum within a document, ``(..., n)``, which is
-        running if causal. Where all scales are −∞, the result is −1e30.
+        If causal, c for each token, ``(..., n)``. Otherwise the maximum over all keys,
+        ``(..., 1)``, or over the keys of each document, ``(..., n)``. Where all scales are −∞, the
+        result is −1e30.
     """
     key_scale = key_scale.detach()  # a common factor cancels, so it needs no gradient
-    if documents is not None:
-        if causal:
-            return _maximum_in_documents(key_scale, before, documents).clamp(min=LEAST)
+    if not causal:
+        if documents is None:
+            return key_scale.amax(-1, keepdim=True).clamp(min=LEAST)
         own = key_scale.unsqueeze(-2).masked_fill(documents.apart(), -math.inf)
         return own.amax(-1).clamp(min=LEAST)
-    if not causal:
-        return key_scale.amax(-1, keepdim=True).clamp(min=LEAST)
-    if before is not None and key_scale.shape[-1] == 1:  # one token: no running maximum
-        return torch.maximum(key_scale, before[..., None].to(key_scale.dtype))
-    common = _running_maximum(key_scale).clamp(min=LEAST)
-    return common if before is None else torch.maximum(common, before[..., None].to(common.dtype))
+    common = key_scale
+    if log_decay is not None:
+        log_decay = log_decay.detach().to(key_scale.dtype)
+    if key_scale.shape[-1] > 1:
+        common = _running_maximum(key_scale, log_decay)
+    if before is not None:
+        earlier = before[..., None].to(common.dtype)
+        if log_decay is not None:
+            earlier = earlier + log_decay.cumsum(-1)
+        common = torch.maximum(common, earlier)
+    return common.clamp(min=LEAST)
 
 
-def _running_maximum(x: Tensor) -> Tensor:
-    """Return the maximum of each entry of ``x`` and all earlier entries in the last dimension.
-
-    Entries are floating-point numbers, or integers of at least 0.
-    """
-    if not torch.compiler.is_exporting():
-        return x.cummax(-1).values
-    # ONNX has no running maximum. In two levels, because one matrix would have n² entries.
-    (chunks,) = in_chunks(PLAIN_CHUNK, x.unsqueeze(-1))
-    chunks = chunks.squeeze(-1)
-    within = _largest_before(chunks, 1)
-    before = _largest_before(chunks.amax(-1), 0)
-    return torch.maximum(within, before.unsqueeze(-1)).flatten(-2)[..., : x.shape[-1]]
-
-
-def _largest_before(x: Tensor, own: int) -> Tensor:
-    """Return for each entry of ``x`` the maximum of all earlier entries.
+def _running_maximum(x: Tensor, log_decay: Tensor | None) -> Tensor:
+    r"""Return the running maximum :math:`c_i = \max(c_{i-1} + a_i, x_i)`, ``(..., n)``.
 
     Args:
-        x: Entries, ``(..., n)``.
-        own: 1 to include the entry itself, 0 to leave it out. Without any entry the maximum is −∞,
-            or −1 for integers.
+        x: Numbers, ``(..., n)``.
+        log_decay: The logarithms a, ``(..., n)``. None means that all are 0.
     """
-    n = x.shape[-1]
-    later = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(own)
-    least = -torch.inf if x.is_floating_point() else -1
-    return x.unsqueeze(-2).masked_fill(later, least).amax(-1)
+    if log_decay is None:
+        if not torch.compiler.is_exporting():  # ONNX has no running maximum
+            return x.cummax(-1).values
+        log_decay = torch.zeros_like(x)
+    # in two levels, because one matrix would have n² entries
+    cut = in_chunks(PLAIN_CHUNK, x.unsqueeze(-1), log_decay.unsqueeze(-1))
+    chunks, decays = (each.squeeze(-1) for each in cut)
+    within = _largest_before(chunks, decays)
+    through = _largest_before(within[..., -1], decays.sum(-1))
+    before = pad(through, (1, -1), value=-math.inf).unsqueeze(-1) + decays.cumsum(-1)
+    return torch.maximum(within, before).flatten(-2)[..., : x.shape[-1]]
 
 
-def _maximum_in_documents(key_scale: Tensor, before: Tensor | None, documents: Documents) -> Tensor:
-    """Return the running maximum of the scales, ``(..., n)``, which restarts in each document.
-
-    The arguments are those of :func:`common_scale`.
-    """
-    number, n = documents.numbers.unsqueeze(-2), key_scale.shape[-1]
-    if before is not None:  # like a first key of the first document
-        key_scale = torch.cat([before[..., None].to(key_scale.dtype), key_scale], -1)
-        number = pad(number, (1, 0))
-    # Each key gets an integer by which keys are ordered first by document and then by scale. So the
-    # running maximum of these integers never refers to an earlier document.
-    ordered, order = key_scale.sort(-1)
-    count = key_scale.shape[-1]
-    first = number * count
-    top = _running_maximum(first + order.argsort(-1)) - first
-    return ordered.expand(top.shape).gather(-1, top)[..., -n:]
+def _largest_before(x: Tensor, log_decay: Tensor) -> Tensor:
+    """Return the running maximum of :func:`_running_maximum`, computed with an n × n matrix."""
+    return (x.unsqueeze(-2) + log_decay_matrix(log_decay)).amax(-1)
 
 
 def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:

@@ -266,7 +266,10 @@ def _sums_by_document(
     logits = toeplitz(bias, 1)
     common: Tensor | None = None
     if key_scale is not None:
-        common = common_scale(key_scale, causal, documents=documents)
+        restart = torch.where(documents.starts, -math.inf, 0.0).unsqueeze(-2)
+        common = common_scale(
+            key_scale, causal, documents=documents, log_decay=restart if causal else None
+        )
         # difference of the scales first: added to a large scale, a bias would lose digits
         logits = logits + (key_scale.unsqueeze(-2) - common.unsqueeze(-1))
     logits = torch.where(hidden | (scores.detach() == 0), -math.inf, logits)

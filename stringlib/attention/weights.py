@@ -9,9 +9,9 @@ returns these features, and the sums are computed without the matrix.
 Keys may have a scale :math:`s_j`, so that the feature of key j is :math:`e^{s_j}\phi(k_j)`. The
 logarithm is stored separately, because the exponential may overflow. Each sum is divided by the
 largest factor in the sum, which cancels in the quotient of numerator and denominator. In causal
-attention this factor is :math:`e^{c_i}` with :math:`c_i = \max_{j \le i} s_j`. If c grows from one
-token to the next, the state is multiplied by :math:`e^{c_{i-1} - c_i} \le 1`, which is computed as
-a further decay.
+attention this factor is :math:`e^{c_i}` with :math:`c_i = \max(c_{i-1} + a_i, s_i)`, where
+:math:`e^{a_i}` is the decay of token i. Without a decay, c is the running maximum of the scales.
+The state is multiplied by :math:`e^{c_{i-1} - c_i + a_i} \le 1`, which is computed as a decay.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from stringlib.derived import Derived
 from stringlib.documents import Documents
 from stringlib.inputs import common_shape, expands
 from stringlib.kernels.recurrence import MODES, causal_sums
+from stringlib.precision import LEAST, largest_exponent
 from stringlib.spec import Count0, checked
 
 
@@ -200,8 +201,13 @@ class PositionWeight(Derived, ABC):
         q, k, log_decay = factors
         largest = None if state is None else state.log_scale
         common = None
+        if causal and documents is not None:
+            # the state is forgotten before the first token of each further document
+            kept = u.new_zeros(()) if log_decay is None else log_decay
+            log_decay = torch.where(documents.starts[..., None, :, None], -math.inf, kept)
         if key_scale is not None:
-            common = common_scale(key_scale, causal, largest, documents)
+            largest_decay = None if log_decay is None else log_decay.amax(-1)
+            common = common_scale(key_scale, causal, largest, documents, largest_decay)
             k = k * (key_scale - common).exp()[..., None]
             if causal:
                 further = shrinking(common, largest)[..., None]
@@ -212,10 +218,6 @@ class PositionWeight(Derived, ABC):
                 scores = (q @ k.mT).masked_fill(documents.apart(), 0)
                 return WeightedSums(scores @ u, common, None)
             return WeightedSums(_sums_over_all(q, k, u, mode), common, None)
-        if documents is not None:
-            # the state is forgotten before the first token of each further document
-            kept = u.new_zeros(()) if log_decay is None else log_decay
-            log_decay = torch.where(documents.starts[..., None, :, None], -math.inf, kept)
         before = None
         if state is not None:
             before = state.sums.to(u.dtype)
@@ -245,13 +247,19 @@ class PositionWeight(Derived, ABC):
         matrix = self.matrix(phi_q.shape[-2], phi_k.shape[-2]).to(phi_q)
         if documents is not None:
             matrix = documents.restarted(matrix)
-        scores = (phi_q @ phi_k.mT) * matrix
+        if causal:
+            matrix = matrix.tril()
         common = None
         if key_scale is not None:
-            common = common_scale(key_scale, causal, documents=documents)
-            # clamped, because the factor of a later key, which tril removes, could overflow
-            shares = (key_scale[..., None, :] - common[..., :, None]).clamp(max=0).exp()
-            scores = scores * shares
+            # the largest factor among the keys whose weight is not 0
+            logs = key_scale.detach()[..., None, :] + matrix.detach().abs().log()
+            common = logs.amax(-1).clamp(min=LEAST)
+            # in two factors, because a weight may be so small that one factor would overflow;
+            # clamped, because a key with weight 0 may have any factor
+            half = (key_scale[..., None, :] - common[..., :, None]) / 2
+            half = half.clamp(max=largest_exponent(u.dtype)).exp()
+            matrix = matrix * half * half
+        scores = (phi_q @ phi_k.mT) * matrix
         return WeightedSums((scores.tril() if causal else scores) @ u, common, None)
 
     def _require_direction(self, causal: bool) -> None:

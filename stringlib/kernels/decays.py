@@ -77,9 +77,14 @@ def decay_matrix(log_decay: Tensor) -> Tensor:
     Returns:
         The matrix, ``(..., n, n)``.
     """
+    return log_decay_matrix(log_decay).exp_()
+
+
+def log_decay_matrix(log_decay: Tensor) -> Tensor:
+    """Return the logarithms of the entries of :func:`decay_matrix`, which are −∞ for j > i."""
     n = log_decay.shape[-1]
     # Column j is summed from j + 1 on. A difference of two sums from the start would lose digits
     # after a strong decay, and would be NaN after -inf.
     sums = log_decay.unsqueeze(-1).expand(*log_decay.shape, n).tril(-1).cumsum(-2)
     later = torch.ones(n, n, dtype=torch.bool, device=sums.device).triu(1)
-    return sums.masked_fill_(later, -torch.inf).exp_()
+    return sums.masked_fill_(later, -torch.inf)

@@ -137,8 +137,18 @@ def position_steps_case(make: Make) -> tuple[str, DataDependent]:
 
     Raises:
         TypeError: If ``make`` is not callable, or does not return a module.
+        ValueError: If the module does not return at least one coordinate for each token.
     """
-    return _data_dependent(make, {"dim": DIM, "coord_dim": 1}, nn.Module)
+    sizes = {"dim": DIM, "heads": HEADS, "head_dim": DIM // HEADS, "coord_dim": 1}
+    name, case = _data_dependent(make, sizes, nn.Module)
+    steps = case.make()(torch.zeros(2, DIM, dtype=torch.float64))
+    if isinstance(steps, Tensor) and steps.shape[-1:] == (0,):
+        raise ValueError(
+            "make must return a module that returns at least one coordinate for each token, got "
+            f"steps of shape {tuple(steps.shape)} from {name} for 2 tokens. Return one number for "
+            "each coordinate of the encoder."
+        )
+    return name, case
 
 
 def _data_dependent(

@@ -129,8 +129,8 @@ def check_position_steps(make: Make, *, modes: Iterable[str] | None = None) -> N
     Args:
         make: Function or class that returns the module. Like an entry of
             :data:`~stringlib.attention.path.POSITION_STEPS`, it is called with those of the
-            arguments ``dim`` (12) and ``coord_dim`` (1) that occur in its signature. The module may
-            return any number of coordinates.
+            arguments ``dim`` (12), ``heads`` (3), ``head_dim`` (4) and ``coord_dim`` (1) that occur
+            in its signature. The module may return any number of coordinates.
         modes: Modes in which the layer is run, under the names that :func:`check_encoder` lists.
             Default: all modes. The modes ``"compiled"`` and ``"exported"`` then check only the core
             properties, which are values and gradients for any number of tokens.

@@ -8,6 +8,8 @@ of tensors.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -159,18 +161,29 @@ MODES: tuple[Mode, ...] = (EAGER, Blind(), Compiled(), Exported(), Batched())
 class _Program(nn.Module):
     """A function as a module, as ``torch.export`` requires.
 
-    Modules in the closure of the function are its submodules.
+    Modules that the function refers to are submodules, because the exporter would make constants
+    of the parameters of any other module.
     """
 
     def __init__(self, function: Function) -> None:
         super().__init__()
         self.function = function
-        cells = getattr(function, "__closure__", None) or ()
-        held = [getattr(function, "__self__", None), *(cell.cell_contents for cell in cells)]
-        self.held = nn.ModuleList(x for x in held if isinstance(x, nn.Module))
+        self.held = nn.ModuleList(_modules(function))
 
     def forward(self, *tensors: Tensor) -> Any:
         return self.function(*tensors)
+
+
+def _modules(x: Any) -> list[nn.Module]:
+    """Return the modules to which a function refers, also through other functions and fields."""
+    if isinstance(x, nn.Module):
+        return [x]
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        parts = [getattr(x, field.name) for field in dataclasses.fields(x)]
+    else:
+        parts = [cell.cell_contents for cell in getattr(x, "__closure__", None) or ()]
+        parts += [x.__self__] if inspect.ismethod(x) else []
+    return [module for part in parts for module in _modules(part)]
 
 
 class _NoLook(TorchDispatchMode):
