@@ -395,7 +395,7 @@ STARTS: dict[tuple[str, str], tuple[Start, ...]] = {
         Start(lambda: LearnedToeplitz(200, 11), norm(scale=0.02), "ours: 0.02, as T5's"),
         Start(lambda: LearnedToeplitz(40, grid=(5, 6)), norm(scale=0.02), "ours: 0.02, as T5's"),
     ),
-    # biases and positions that tokens decide
+    # data-dependent biases and positions
     **{
         ("ForgettingBias", f"to_gate.{part}"): (
             Start(lambda: ForgettingBias(25, MANY), within(1 / 5), PYTORCH),

@@ -79,7 +79,7 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
     "LearnedDelta.largest_rate": (2.0, "Grazzi et al. 2025: eigenvalues from −1 to 1"),
     "LearnedKDA.largest_rate": (2.0, "Grazzi et al. 2025: eigenvalues from −1 to 1"),
     "SSDDecay.stepped": (False, OURS + "the decay alone"),
-    # biases and positions that tokens decide
+    # data-dependent biases and positions
     "ContextualBias.cope_positions": (64, "ours: a query counts fewer tokens than a text has"),
     "SelectiveRoPE.base": (10_000.0, "Su et al. 2024, section 3.2.2, as RoPE"),
     # published layers

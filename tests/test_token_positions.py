@@ -1,4 +1,4 @@
-"""Biases and positions that tokens decide, against their definitions written as loops."""
+"""Data-dependent biases and positions, against their definitions written as loops."""
 
 from __future__ import annotations
 

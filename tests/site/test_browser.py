@@ -413,7 +413,10 @@ def test_a_link_into_a_folded_box_opens_it(reader: Reader, site: Path) -> None:
 def test_a_link_to_an_advanced_section_or_into_it_opens_it_and_paper_shows_it(
     reader: Reader, site: Path
 ) -> None:
-    section = "advanced-a-moving-reflection-of-all-channels-is-relative-only-at-a-single-frequency"
+    section = (
+        "advanced-one-reflection-of-all-channels-per-token-gives-relative-scores"
+        "-only-at-a-single-frequency"
+    )
     reader.page.goto((site / "notebooks" / "08_reflections.html").as_uri())
     inside = reader.page.locator(f"#{section} details.book-advanced [id]").first.get_attribute("id")
     for target in (section, inside):
