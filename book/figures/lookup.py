@@ -79,12 +79,16 @@ def lookup_frontier(distance: int) -> Drawn:
     told = {n: mean(right[f"{n}, {distance}"]) for n in ("window", "ELU, eight heads")}
     return Drawn(
         go.Figure(traces, axes),
-        f"The figure shows the share of values retrieved {distance:,} tokens after the pairs, "
-        "against the bytes that a layer keeps, on a logarithmic axis. Softmax retrieves all "
-        f"values and keeps {softmax:,} bytes. Linear attention (ELU+1) with four heads retrieves "
+        f"A scatter plot shows the share of values retrieved {distance:,} tokens after the pairs, "
+        f"against the bytes that a layer keeps, on a logarithmic axis. Each of {len(SERIES)} "
+        "methods has large marks for means, joined by a line if there are several, and small "
+        f"dots for seeds. A dotted horizontal line marks the share of guessing, {GUESS:.2f}. "
+        f"{display('softmax')} retrieves {mean(right[f'softmax, {distance}']):.2f} of the values "
+        f"and keeps {softmax:,} bytes. {display('ELU')} with four heads retrieves "
         f"{mean(small):.2f} of the values and keeps "
         f"{kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes. With eight heads it "
-        f"retrieves {told['ELU, eight heads']:.2f} of the values and keeps about half as many "
-        f"bytes. Softmax over the last 64 tokens retrieves {told['window']:.2f} of the "
+        f"retrieves {told['ELU, eight heads']:.2f} of the values and keeps "
+        f"{kept_bytes(distance, **METHODS['ELU, eight heads']):,} bytes. {display('window')} of "
+        f"64 tokens retrieves {told['window']:.2f} of the "
         f"values{', about as many as a guess would' if told['window'] < 0.1 else ''}.",
     )
