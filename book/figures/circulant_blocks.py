@@ -175,10 +175,10 @@ def still_channels(block: str, position: float) -> Drawn:
     told = (
         f"At position {position:g} the channels of {pairs} pairs are drawn as clock hands, and "
         "the two hands of a pair are rotated by the same angle. The other "
-        f"{len(stays)} channels are grey squares, which never rotate"
+        f"{len(stays)} channels are squares, which never rotate"
         if pairs
         else f"There is no pair, so at position {position:g}, as at every other position, all "
-        f"{len(stays)} channels are grey squares, which never rotate"
+        f"{len(stays)} channels are squares, which never rotate"
     )
     unseen: dict[str, Any] = {"visible": False, "constrain": "domain"}
     axes = layout(

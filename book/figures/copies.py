@@ -63,13 +63,14 @@ def copied_pieces(layer: str, step: str) -> Drawn:
         xaxis=axis("length of the piece, bytes", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
         yaxis=axis("bits per byte, second copy", 0, 3.4),
     )
-    least, most = (end(ends, key=ends.__getitem__) for end in (min, max))
+    told = " ".join(
+        f"At {PERIODS[-1]} bytes the line of {kind} is at {bits:.2f}."
+        for kind, bits in ends.items()
+    )
     return Drawn(
         go.Figure(traces, axes),
         "A line chart shows the bits per byte of the second copy of a piece against the length "
         f"of the piece, from {PERIODS[0]} to {PERIODS[-1]} bytes on a logarithmic axis, after "
         f"{step} training steps. There is one line for each of {len(ends)} kinds of layers with "
-        f"{layer}. A line joins the means, and small dots are the seeds. At {PERIODS[-1]} bytes "
-        f"the lowest line is that of {least}, at {ends[least]:.2f}, and the highest line is that "
-        f"of {most}, at {ends[most]:.2f}.",
+        f"{layer}. A line joins the means, and small dots are the seeds. {told}",
     )

@@ -115,8 +115,8 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
     return Drawn(
         fig,
         "Three panels show the output of a query with a gate. The upper left panel is a bar "
-        f"chart of the attention weights of the query, whose score with key b is {match:g} and "
-        f"with each of the four other keys 0. Key b gets the weight {weights[2]:.2f}, and each of "
+        f"chart of the attention weights of the query, whose score is {match:g} with key b and 0 "
+        f"with each of the four other keys. Key b gets the weight {weights[2]:.2f}, and each of "
         f"the four other keys gets the weight {weights[1]:.2f}.{begin} The upper right panel is a "
         "line chart of a sigmoid. Two dots on its curve are the gates of channels 1 and 2, which "
         f"are {gates[0]:.2f} and {gates[1]:.2f}. The lower panel is the plane of the two channels "

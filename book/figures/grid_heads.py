@@ -379,13 +379,7 @@ def neighbour_accuracies(
         height=360,
         margin={"l": 96, "r": 8, "t": 34, "b": 84},
     )
-    best, worst = max(means, key=lambda name: means[name]), min(means, key=lambda name: means[name])
-    told = (
-        f"The highest mean is {means[best]:.2f} ({called[best]}), and the lowest is "
-        f"{means[worst]:.2f} ({called[worst]})."
-        if f"{means[best]:.2f}" != f"{means[worst]:.2f}"
-        else f"The mean of every encoder is {means[best]:.2f}."
-    )
+    told = " ".join(f"The mean of {called[name]} is {mean:.2f}." for name, mean in means.items())
     if levels:
         low = [called[name] for name, p in levels.items() if p < 0.05]  # not corrected
         told += (

@@ -354,8 +354,6 @@ def _leads_at(step: Tensor, steps: list[int], leads: list[list[float]]) -> dict[
     return {
         "now": now,
         "ends": torch.stack([now.amin(-1), now.amax(-1)]),
-        "best": (((now >= now.amax(-1)).double().cumsum(-1) == 0).double()).sum(-1),
-        "worst": (((now <= now.amin(-1)).double().cumsum(-1) == 0).double()).sum(-1),
         "step": step.expand(len(leads)),
     }
 
@@ -394,12 +392,14 @@ def lead_by_step(step: int) -> Drawn:
         xaxis=axis("training step", 0, LOGGED[-1]),
         yaxis=axis("bits per byte below softmax + RoPE", -1.5, 0.7),
     )
+    told = " ".join(
+        f"The line of {name} is at {lead:+.2f} at this step."
+        for name, lead in zip(names, found["now"], strict=True)
+    )
     return Drawn(
         go.Figure(traces, axes),
         "A line chart shows by how many bits per byte of training batches a model is better than "
         f"{said(BASE)}, against the training step, from 0 to {LOGGED[-1]:,}. There is one line "
         f"for each of {len(names)} models, and a line above 0 means fewer bits than {said(BASE)}. "
-        f"Dots mark step {step:,g}, where the highest line is that of "
-        f"{pick(found['best'], *names)}, at {first:+.2f}. The lowest line there is that of "
-        f"{pick(found['worst'], *names)}, at {last:+.2f}.",
+        f"Dots mark step {step:,g}. {told}",
     )

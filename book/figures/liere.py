@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import at_one_place, axis, bars, dots, line, rounded, segments
+from book.figures.marks import at_one_place, axis, bars, dots, line, listed, rounded, segments
 from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from stringlib.algebra import skew
@@ -278,7 +278,7 @@ def shifted_accuracy(
         ends_of.append((mean[-1], name))
         starts.append(mean[0])
     low_start, high_start = min(starts), max(starts)
-    (worst_mean, worst), (best_mean, best) = min(ends_of), max(ends_of)
+    told = [f"{mean:.2f} for {name}" for mean, name in ends_of]
     lowest = min(row[-1] for row in recorded[str(seeds)])
     axes = layout(
         height=420,
@@ -292,7 +292,7 @@ def shifted_accuracy(
         f"A line chart shows the accuracy of {len(recorded)} encoders against the shift of both "
         f"coordinates, from {places[0]} to {places[-1]}. Thick lines are means, with vertical "
         f"bars of one standard error. Without a shift all means are between {low_start:.2f} and "
-        f"{high_start:.2f}. After a shift of {places[-1]} the highest mean is {best_mean:.2f} "
-        f"({best}), and the lowest is {worst_mean:.2f} ({worst}). Thin lines are the single seeds "
-        f"of {seeds}, and the lowest of these lines ends at {lowest:.2f}.",
+        f"{high_start:.2f}. After a shift of {places[-1]} the means are {listed(told)}. Thin "
+        f"lines are the single seeds of {seeds}, and the lowest of these lines ends at "
+        f"{lowest:.2f}.",
     )

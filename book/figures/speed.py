@@ -166,7 +166,9 @@ def recorded_times(
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
         bargap=0.3,
     )
-    least, most = (end(here, key=here.__getitem__) for end in (min, max))
+    others = " ".join(
+        f"{label} takes {_short(ms)}." for label, ms in here.items() if label != first
+    )
     faster = sum(ms < base for ms in here.values())
     count = faster or "none"
     return Drawn(
@@ -177,8 +179,7 @@ def recorded_times(
         f"vertical line marks {tokens:,} tokens. The lower panel is a horizontal bar chart of the "
         "time at this number of tokens, on a logarithmic axis, with one bar per method. There "
         f"{first} takes {_short(base)}, and {count} of the {len(here) - 1} other methods "
-        f"{'is' if faster == 1 else 'are'} faster. The shortest time, {_short(here[least])}, is "
-        f"that of {least}. The longest time, {_short(here[most])}, is that of {most}.",
+        f"{'is' if faster == 1 else 'are'} faster. {others}",
     )
 
 
@@ -382,7 +383,7 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
     )
     said = " ".join(
         f"{label} needs at least {ms}, limited by {limit}."
-        for label, ms, limit in zip(labels[:3], told, limits, strict=False)
+        for label, ms, limit in zip(labels, told, limits, strict=True)
     )
     dotted = pick(found["theirs"], "", " Dots are the recorded medians.")
     return Drawn(
@@ -390,11 +391,11 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
         "The upper panel is a line chart of the least time of one head, in milliseconds, against "
         f"the number of tokens, from {LENGTHS[0]} to {LENGTHS[-1]:,}, on logarithmic axes, with "
         f"{channels:g} channels and {features:g} features. It has {len(METHODS)} lines, one per "
-        f"method. The lines of {labels[0]} and of {labels[3]} rise with the square of the number "
-        f"of tokens, and the other lines rise about in proportion to it.{dotted} A dotted "
-        f"vertical line marks {tokens:,.0f} tokens. The lower panel is a horizontal bar chart of "
-        "the least time at this number of tokens, on a logarithmic axis, with one bar per "
-        f"method. {said}",
+        f"method. The line of {labels[0]} and the dotted line of {labels[3]} rise with the square "
+        f"of the number of tokens, and the other lines rise about in proportion to it.{dotted} A "
+        f"dotted vertical line marks {tokens:,.0f} tokens. The lower panel is a horizontal bar "
+        "chart of the least time at this number of tokens, on a logarithmic axis, with one bar "
+        f"per method. {said}",
     )
 
 

@@ -343,12 +343,12 @@ def asked_distance(distance: int) -> Drawn:
     return Drawn(
         go.Figure(traces, axes),
         f"A line chart shows the attention weights of {FAR} equal keys against their distance "
-        "from the query, in tokens. One line is for the bias of ALiBi, the other is for rotated "
-        f"queries and keys, with a query that encodes distance {distance:.0f}. With the bias, the "
-        f"weight falls from {biased[0]:.2f} at distance 0 towards 0, and the line is the same for "
-        "every encoded distance. The line of the rotation has its peak at the encoded distance "
-        f"{distance:.0f}. Dots mark this distance, where the weight is {rotated:.2f} with the "
-        f"rotation and {kept:.2f} with the bias.",
+        f"from the query, from 0 to {FAR - 1} tokens. One line is for the bias of ALiBi, the "
+        "other is for rotated queries and keys, with a query that encodes distance "
+        f"{distance:.0f}. With the bias, the weight falls from {biased[0]:.2f} at distance 0 "
+        "towards 0, and the line is the same for every encoded distance. The line of the "
+        f"rotation has its peak at the encoded distance {distance:.0f}. Dots mark this distance, "
+        f"where the weight is {rotated:.2f} with the rotation and {kept:.2f} with the bias.",
     )
 
 
@@ -469,9 +469,10 @@ def divided_bias(channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"A line chart shows the attention weights of {FAR} equal keys against their distance, in "
-        f"tokens, with the bias of {display('kerple-log')}. The solid line is for the bias "
-        f"itself, and the nearest {NEAR} keys get {kept:.0%} of the weight. The dashed line is "
-        f"for the bias divided by the square root of {channels:.0f}, the number of channels. This "
-        f"line is flatter, and the nearest {NEAR} keys get {lost:.0%} of the weight.",
+        f"A line chart shows the attention weights of {FAR} equal keys against their distance, "
+        f"from 0 to {FAR - 1} tokens, with the bias of {display('kerple-log')}. The solid line is "
+        f"for the bias itself, and the nearest {NEAR} keys get {kept:.0%} of the weight. The "
+        f"dashed line is for the bias divided by the square root of {channels:.0f}, the number of "
+        f"channels. This line is flatter, and the nearest {NEAR} keys get {lost:.0%} of the "
+        "weight.",
     )
