@@ -167,7 +167,7 @@ def recorded_times(
         bargap=0.3,
     )
     others = " ".join(
-        f"{label} takes {_short(ms)}." for label, ms in here.items() if label != first
+        f"The time of {label} is {_short(ms)}." for label, ms in here.items() if label != first
     )
     faster = sum(ms < base for ms in here.values())
     count = faster or "none"

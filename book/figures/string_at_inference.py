@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, dots, line, significant, through
+from book.figures.marks import axis, bars, dots, line, listed, significant, through
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
 from lab.records import gather, read_record
 
@@ -210,11 +210,12 @@ def clocked_rungs(
     time = "forward and backward pass" if gradients else "forward pass"
     time = f"the time of a {time} on {'two threads' if two else 'one thread'}, in milliseconds,"
     ms = "" if memory else " milliseconds"
+    more = [SPELLED[name] for name in ("projections", "attention") if name in found]
+    beside = f" More bars are for {listed(more)}." if more else ""
     return Drawn(
         go.Figure(drawn, axes),
         f"A horizontal bar chart shows {what if memory else time} for each implementation, on a "
-        "logarithmic axis. Two more bars are for the projections and for the attention itself, and "
-        "thin lines reach from the lower to the upper quartile. "
+        f"logarithmic axis.{beside} Thin lines reach from the lower to the upper quartile. "
         f"The shortest bar is that of {SPELLED[low_bar]}, at {found[low_bar][0]:.3g}{ms}. The "
         f"longest bar of an implementation is that of {SPELLED[high_bar]}, at "
         f"{found[high_bar][0]:.3g}{ms}. The bar of the half spectrum is at "
