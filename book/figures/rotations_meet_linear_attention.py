@@ -253,6 +253,7 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
     )
     *others, last = map(str, roll.cycles)
     lengths = f"cycles of {', '.join(others)} and {last}" if others else f"one cycle of {last}"
+    periods = " Dotted vertical lines mark these periods." if roll.period < OFFSETS else ""
     return Drawn(
         fig,
         "The upper panel is a bar chart of twelve features of a key, with diamonds for the same "
@@ -260,9 +261,8 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
         f"{lengths}, and the product of query and key is {found['product']:.2f}. The lower panel "
         f"is a bar chart of this product against the offset, from 0 to {OFFSETS}, in which a dot "
         f"marks the chosen offset. No bar is negative, and the bars repeat after {roll.period} "
-        "tokens. Dotted vertical lines mark these periods. A thin line shows the product if the "
-        "same features are rotated in pairs. The line oscillates around 0, and its smallest "
-        f"value is {signed.min():.2f}.",
+        f"tokens.{periods} A thin line shows the product if the same features are rotated in "
+        f"pairs. The line oscillates around 0, and its smallest value is {signed.min():.2f}.",
     )
 
 
