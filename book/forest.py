@@ -12,6 +12,7 @@ from IPython.display import display
 from matplotlib.axes import Axes
 
 from book.family import Family
+from book.figures.marks import listed
 from book.names import wrapped
 from book.verdicts import FAMILIES
 from lab.explore import COLOURS, Table
@@ -62,7 +63,7 @@ def forest(
         axis.set(xlim=(low - margin, high + margin), xlabel=label, title=title)
         axis.tick_params(axis="y", length=0, labelsize=11 if lines == 1 else 9.5)
         axis.grid(visible=False, axis="y")  # every row has its interval
-        display(fig, metadata={SVG: {"alt": _alt(FAMILIES[name], title, rows, label, caption)}})
+        display(fig, metadata={SVG: {"alt": _alt(FAMILIES[name], title, rows, label)}})
         plt.close(fig)
     words = [*dict.fromkeys(word for _, rows in panels.values() for word in rows)]
     columns: dict[str, Sequence[Any]] = {"compared": words}
@@ -121,16 +122,22 @@ def verdict(family: Family, cell: str) -> str:
     return re.sub("|".join(sides), lambda word: f"{sides[word[0]]} {limit}", words)
 
 
-def _alt(family: Family, title: str, rows: Mapping[str, str], label: str, caption: str) -> str:
+def _alt(family: Family, title: str, rows: Mapping[str, str], label: str) -> str:
     """Return what a panel shows, in words; the numbers are in the table under it."""
     found: dict[str, list[str]] = {}
     for words, cell in rows.items():
-        found.setdefault(verdict(family, cell), []).append(words)
-    head = f"{title}: {label}" if title else label
+        found.setdefault(verdict(family, cell), []).append(f"“{words}”")
     sentences = [
-        f"{caption}. {head[0].upper()}{head[1:]}. Each row has a mean and its 95% interval; a line "
-        "at 0 marks no difference.",
-        *(f"{says[0].upper()}{says[1:]}: {'; '.join(those)}." for says, those in found.items()),
-        "The table below has the numbers.",
+        f"{f'The forest plot “{title}”' if title else 'A forest plot'} shows the {label}, in a row "
+        "for each comparison.",
+        "An upright mark or a thick bar is a mean, a horizontal line is its 95% interval, and "
+        "small ticks are the seeds. A vertical line at 0 marks no difference.",
     ]
-    return " ".join(sentences)
+    if any(family.claims[cell] in ("ahead", "behind") for cell in rows.values()):
+        sentences.append("Rows with a significant difference are shaded.")
+    if any(cell in family.limits for cell in rows.values()):
+        sentences.append("A dotted upright mark in a row is its limit.")
+    for says, those in found.items():
+        subject = f"The rows {listed(those)} are" if len(those) > 1 else f"The row {those[0]} is"
+        sentences.append(f"{subject} {says}.")
+    return " ".join([*sentences, "The table below has the numbers."])

@@ -30,9 +30,11 @@ def test_a_picture_marks_what_holds_and_says_so(monkeypatch: pytest.MonkeyPatch)
     ((figure, told),) = shown
     assert len(figure.axes[0].patches) == 1  # the row that is shaded
     assert told == (
-        "The differences. FAVOR+: accuracy. Each row has a mean and its 95% interval; a line at 0 "
-        "marks no difference. Significantly worse: random turn. Inconclusive: bias. The table "
-        "below has the numbers."
+        "The forest plot “FAVOR+” shows the accuracy, in a row for each comparison. An upright "
+        "mark or a thick bar is a mean, a horizontal line is its 95% interval, and small ticks are "
+        "the seeds. A vertical line at 0 marks no difference. Rows with a significant difference "
+        "are shaded. The row “random turn” is significantly worse. The row “bias” is inconclusive. "
+        "The table below has the numbers."
     )
     assert repr(table).splitlines()[2].startswith("random turn  -0.181 [-0.327, -0.034]")
     assert table._repr_html_().startswith('<details class="book-numbers"><summary>The differences')

@@ -64,8 +64,9 @@ def test_one_figure_is_updated_and_its_last_state_is_whole(screen, monkeypatch):
     assert meta["explorer"]["name"] == "two-methods"
     assert "source" not in meta["explorer"]  # no other process can call a method again
     assert meta["alt"] == (
-        "Two methods, over 100 training steps. A dotted line marks the loss of guessing, 2.1. "
-        "SOFTMAX: from 2 to 1.5. RELU: from 2 to 1.5."
+        "A line chart shows the loss against the training step, from 0 to 100. Title: Two methods. "
+        "A dotted line marks the loss of guessing, 2.1. The loss of SOFTMAX goes from 2 to 1.5 and "
+        "ends below this line. The loss of RELU goes from 2 to 1.5 and ends below this line."
     )
 
 

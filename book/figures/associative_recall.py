@@ -73,10 +73,11 @@ def asked_value(asked: str, deal: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The figure shows a row of eleven tokens. The first ten, {' '.join(DEALS[deal])}, are "
-        f"five keys, each followed by its value. The last token is the question, the key {asked}. "
-        f"Blue frames mark the question and the first {asked}. An orange frame marks the answer "
-        f"{tokens[place + 1]}, which is the value directly after the first {asked}.",
+        "A diagram shows a row of eleven tokens, each in a square frame. The first ten tokens, "
+        f"{' '.join(DEALS[deal])}, are five keys, each followed by its value. The last token is "
+        f"the question, the key {asked}. Three frames are thick: those of the question, of the "
+        f"earlier key {asked}, and of the answer {tokens[place + 1]}, which is the value directly "
+        f"after the earlier {asked}.",
     )
 
 
@@ -152,12 +153,14 @@ def recalled_value(share: float, sharpness: float) -> Drawn:
     answers = [f"{v}, which is right" if v == RIGHT else f"{v} instead of {RIGHT}" for v in VALUES]
     return Drawn(
         fig,
-        f"Above is a heat map of the attention weights among the tokens {' '.join(TOKENS)}. The "
-        f"last token, C, is the question. The share of the previous key in each key is {share:g}, "
-        f"and a match has a score of {sharpness:g}. Below are four bars for the values 1, 3, 4 and "
-        f"5. The right value {RIGHT} gets {votes[VALUES.index(RIGHT)]:.2f} of the weight that the "
-        f"question gives to values. The value with the longest bar is "
-        f"{pick(found['best'], *answers)}.",
+        "The upper panel is a heat map of the attention weights among the tokens "
+        f"{' '.join(TOKENS)}, with a row for each query and a column for each key. The query of "
+        "the last row, C, is the question. The share of the previous key in each key is "
+        f"{share:g}, and a match has a score of {sharpness:g}. The lower panel is a bar chart "
+        "with one bar for each of the values 1, 3, 4 and 5. The height of a bar is the share of "
+        "the weight that the question gives to this value, out of its weight on all values. The "
+        f"right value {RIGHT} gets a share of {votes[VALUES.index(RIGHT)]:.2f}. The value with "
+        f"the longest bar is {pick(found['best'], *answers)}.",
     )
 
 
@@ -216,11 +219,12 @@ def match_threshold(pairs: int, score: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Two curves show the softmax weight against the score of the match, for "
-        f"{pairs:.0f} pairs. The curve of the right value rises. The curve of the wrong value, "
-        "which all other pairs share, falls. The two curves cross at a score of "
-        f"{found['needed']:.2f}. At a score of {score:.2f} the right value has a weight of "
-        f"{matched:.2f}, which is {said} to win.",
+        "A line chart shows the share of the softmax weight against the score of the match, from "
+        f"0 to 6, for {pairs:.0f} pairs. The line of the right value rises. The line of the wrong "
+        "value, which all other pairs share, falls. A dotted vertical line marks a score of "
+        f"{found['needed']:.2f}, at which the two lines cross. Two dots mark a score of "
+        f"{score:.2f}, at which the right value has a weight of {matched:.2f} and the wrong value "
+        f"has a weight of {others:.2f}. The weight of the right value is {said} to win.",
     )
 
 
@@ -275,11 +279,12 @@ def match_estimates(pairs: int, features: int) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        "A line shows a lower bound on the relative error with which random features estimate the "
+        "A line chart shows the relative error with which random features estimate the "
         f"similarity of a match, against the number of features, for {pairs:.0f} pairs. Both axes "
-        f"are logarithmic, and the line is straight and falls. With {features:,.0f} features the "
-        f"bound is {here:,.1f} times the true value. "
-        f"The bound is as large as the true value with {needed:,.0f} features.",
+        "are logarithmic. A straight falling line shows a lower bound on this error. A dot marks "
+        f"{features:,.0f} features, for which the bound is {here:,.1f} times the true value. A "
+        "dotted horizontal line marks an error as large as the true value. A cross marks where "
+        f"the bound falls to this line, at {needed:,.0f} features.",
     )
 
 
@@ -336,9 +341,10 @@ def recalled_runs(
     )
     return Drawn(
         fig,
-        "One bar per method shows the number of runs (out of 30) that retrieve more than 90% of "
-        f"the values of eight pairs, with {norms} norms and a learning rate of {rate}. {longest} "
-        f"{shortest}",
+        "A horizontal bar chart has one bar per method. The length of the bar is the number of "
+        f"runs (out of 30) that retrieve more than 90% of the values of eight pairs, with {norms} "
+        f"norms and a learning rate of {rate}. A thin line at the end of each bar shows the "
+        f"interval of this number. {longest} {shortest}",
     )
 
 

@@ -96,12 +96,12 @@ def heads_behind(stands: str, size: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Four thin lines show the scores of one query and one key in four heads, against a common "
-        f"shift of both positions. The transform is applied {stands}, and the size of S is "
-        f"{size:g}. {how}, and the shift changes the score of a single head by up to "
-        f"{found['change']:.2f}. A thick line, the sum of the four scores, is horizontal at "
-        f"{found['sum'][0]:.2f}. A dotted line, the sum of the scores with RoPE alone, is "
-        f"horizontal at {found['rope'][0]:.2f}.",
+        "A line chart shows the score of a query and a key against a common shift of both "
+        f"positions, from 0 to {SHIFTS} tokens. Four thin lines are the scores in four heads. The "
+        f"transform is applied {stands}, and the size of S is {size:g}. {how}, and the shift "
+        f"changes the score of a single head by up to {found['change']:.2f}. A thick line, the "
+        f"sum of the four scores, is horizontal at {found['sum'][0]:.2f}. A dotted line, the sum "
+        f"of the scores with RoPE alone, is horizontal at {found['rope'][0]:.2f}.",
     )
 
 
@@ -156,13 +156,14 @@ def acting_directions(first: float, second: float, third: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Six bars show the change of the generator of six channels per unit of change of S. For "
-        "every pair of planes there is one bar for the difference of their frequencies and one for "
-        "the sum. Each bar represents two directions of S. A cross marks redundant directions, "
-        "along which the generator does not change. The directions within a plane, at the last "
-        "cross, are always redundant. The frequencies of the three planes are "
-        f"{first:g}, {second:g} and {third:g}. The tallest bar has the height "
-        f"{found['tallest']:.1f}, and {acting:.0f} of the 15 directions change the generator.",
+        "A bar chart shows the change of the generator of six channels per unit of change of S, "
+        "for several kinds of directions of S. Each of the three pairs of planes has one bar for "
+        "the difference of its two frequencies and one bar for their sum. Each bar represents "
+        "two directions of S. A cross marks redundant directions, along which the generator does "
+        "not change. The directions within a plane, at the last cross, are always redundant. The "
+        f"frequencies of the three planes are {first:g}, {second:g} and {third:g}. The tallest "
+        f"bar has the height {found['tallest']:.1f}, and {acting:.0f} of the 15 directions change "
+        "the generator.",
     )
 
 
@@ -222,11 +223,12 @@ def folded_scores(spread: float, size: float) -> Drawn:
     where = pick(found["moved"], "All dots lie on the diagonal", "The dots leave the diagonal")
     return Drawn(
         go.Figure(traces, axes),
-        "A scatter plot has one dot for each pair of a query and a key, after a norm with learned "
-        "scales. The horizontal axis is the score with P in the encoder, and the vertical axis is "
-        f"the score with P folded into the weights. The scales have spread {spread:g}, and the "
-        f"size of S is {size:g}. {where}, and folding changes a score by up to {change:.2f} times "
-        "the root mean square of the scores.",
+        "A scatter plot has one dot for each pair of a query and a key, after a norm with "
+        "learned scales. The horizontal axis is the score with P in the encoder, and the "
+        "vertical axis is the score with P folded into the weights, both divided by the root "
+        "mean square of the scores. A dotted diagonal line marks scores that folding does not "
+        f"change. The scales have spread {spread:g}, and the size of S is {size:g}. {where}, and "
+        f"folding changes a score by up to {change:.2f} times the root mean square.",
     )
 
 
@@ -274,9 +276,9 @@ def losses_by_density(
     return Drawn(
         go.Figure(traces, axes),
         "A line chart shows the loss in nats, on a logarithmic axis, against the density of S, "
-        f"with {projections} projections. Grey lines are single seeds, and dots with bars are "
-        f"means with 95% intervals. The mean loss is {start:.2f} at density 0 and {sparse:.2f} at "
-        f"density 0.1. The lowest mean loss is {least:.2f}, at density {density}. If the transform "
-        f"with a dense S is applied after RoPE, the mean loss is {after:.2f}, the same as at "
-        "density 0.",
+        f"with {projections} projections. Each thin line joins the losses of one seed. Dots are "
+        f"means, and thick vertical lines are their 95% intervals. The mean loss is {start:.2f} "
+        f"at density 0 and {sparse:.2f} at density 0.1. The lowest mean loss is {least:.2f}, at "
+        f"density {density}. The last point on the horizontal axis is a dense S after RoPE, where "
+        f"the mean loss is {after:.2f}.",
     )

@@ -108,13 +108,15 @@ def cayley_circle(t: float) -> Drawn:
             height=390,
             margin={"l": 36, "r": 12, "t": 46, "b": 76},
         ),
-        f"On the left, a ray in the complex plane from −1 through {t:g}i meets the unit circle at "
-        f"{turned:.0f} degrees. This is the angle by which the Cayley transform rotates. A square "
-        f"on the circle, at {straight:.0f} degrees, marks the rotation by the exponential. On the "
-        "right, two curves show the two angles against the entry t of S. The angle of the "
-        "exponential is a straight line that leaves the range from −π to π. The angle of the "
-        "transform, twice the arc tangent of t, stays between −π and π. At the chosen t this curve "
-        f"has slope {slope:.2f}.",
+        "Two panels compare the Cayley transform of a number with its exponential. The left "
+        f"panel is the complex plane with the unit circle. A ray from −1 through {t:g}i meets the "
+        f"circle at {turned:.0f} degrees, where a dot marks the rotation by the Cayley transform. "
+        f"A square on the circle, at {straight:.0f} degrees, marks the rotation by the "
+        "exponential. The right panel is a line chart of both angles, in radians, against the "
+        "entry t of S, from -6 to 6. The angle of the exponential is a dotted straight line that "
+        "leaves the range from −π to π, whose ends are dashed horizontal lines. The angle of the "
+        "transform, twice the arc tangent of t, is a solid curve that stays in this range. A dot "
+        f"and a square mark the chosen t. There the solid curve has slope {slope:.2f}.",
     )
 
 
@@ -177,9 +179,10 @@ def sparse_basis(density: float) -> Drawn:
             margin={"l": 32, "r": 10, "t": 48, "b": 92},
             coloraxis=colour_axis(SEQUENTIAL, 0, 1, y=-0.16, title="absolute value of an entry"),
         ),
-        "Two heat maps show the absolute entries of two matrices of size 32 by 32. The left matrix "
-        f"is the sparse S. It is {filled[0]}, and its channels form {blocks}. The right matrix is "
-        f"the Cayley transform P of this S. It is {filled[1]}.",
+        "Two heat maps show the absolute values of the entries of two matrices of size 32 by 32. "
+        f"The left map is the sparse S. It is {filled[0]}, and its channels form {blocks}. The "
+        f"right map is the Cayley transform P of this S. It is {filled[1]}. Empty cells are "
+        "entries that are 0.",
     )
 
 
@@ -236,12 +239,12 @@ def sign_choice(angle: float) -> Drawn:
     which = pick(found["chosen"], "first", "second")
     return Drawn(
         fig,
-        "Two curves show the entry t of S against the angle of a plane, in degrees. For the first "
-        "curve both columns of the rotation keep their signs, and for the second curve both "
-        "columns change their signs. The band from -1 to 1 is shaded. "
-        f"At {angle:g} degrees the first curve has the value {plain:.2f}, and the second curve has "
-        f"the value {changed:.2f}. "
-        f"At this angle the {which} curve is within the band.",
+        "A line chart shows the entry t of S, from -6 to 6, against the angle of a plane, from 0 "
+        "to 180 degrees. For the first curve both columns of the rotation keep their signs, and "
+        "for the second curve both columns change their signs. Both curves rise. A shaded band "
+        f"covers the entries from -1 to 1. Dots mark the angle of {angle:g} degrees, at which the "
+        f"first curve has the value {plain:.2f}, and the second curve has the value "
+        f"{changed:.2f}. At this angle the {which} curve is within the band.",
     )
 
 
@@ -286,10 +289,11 @@ def connected_chance(channels: int, density: float) -> Drawn:
     )
     return Drawn(
         fig,
-        "A curve shows the probability that a random graph is connected, by the limit law, against "
-        f"the density of the graph. The graph has {channels:.0f} nodes, one for each channel. The "
-        f"probability rises with the density, and a cross marks density {half:.3f}, at which "
-        f"it is one half. At the chosen density, {density:g}, the probability is {here:.0%}.",
+        "A line chart shows the probability that a random graph is connected, by the limit law, "
+        f"against the density of the graph, from 0 to 0.3. The graph has {channels:.0f} nodes, "
+        "one for each channel. The line rises with the density. A cross on the line marks "
+        f"density {half:.3f}, at which the probability is one half. A dot marks the chosen "
+        f"density, {density:g}, at which the probability is {here:.0%}.",
     )
 
 
@@ -347,18 +351,20 @@ def solve_error(
                ticktext=["10⁻¹⁶", "10⁻¹⁵", "10⁻¹⁴", "10⁻¹³", "10⁻¹²", "10⁻¹¹"]),
     )  # fmt: skip
     shapes = (
-        "For large norms the curves of the inverse and of the linear solve keep rising, and the "
-        "curve of the package remains the lowest."
+        "For large norms the lines of the inverse and of the linear solve keep rising, and the "
+        "line of the package remains the lowest."
         if d % 2
-        else "For large norms the curves of the inverse and of the linear solve stay level, and "
-        "the curve of the package is lowest."
+        else "For large norms the lines of the inverse and of the linear solve stay level, and "
+        "the line of the package is lowest."
     )
     room = {"l": 40, "r": 10, "t": 34, "b": 84}
     return Drawn(
         panels([values, errors], height=360, across=0.16, margin=room),
-        f"On the left, dots show singular values of I + S for {d} channels, in descending order, "
-        f"where S has norm {norm:,.1f}. The largest singular value is {kappa:,.0f} times the "
-        "smallest. On the right, three curves show the largest entry of PᵀP − I against the norm "
-        "of S, on logarithmic axes. "
-        f"{shapes} A vertical line marks the chosen norm.",
+        "Two panels show the singular values of I + S and the errors of the Cayley transform P, "
+        f"for {d} channels and an S of norm {norm:,.1f}. In the left panel, dots show every "
+        "second singular value in descending order, on a logarithmic axis. The largest singular "
+        f"value is {kappa:,.0f} times the smallest. The right panel is a line chart of the "
+        "largest entry of PᵀP − I against the norm of S, on logarithmic axes. It has one line "
+        f"for the inverse, one for the linear solve and one for the package. {shapes} A dotted "
+        "vertical line marks the chosen norm.",
     )

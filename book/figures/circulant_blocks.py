@@ -112,11 +112,14 @@ def turned_modes(r: float, c1: float, c2: float, c3: float) -> Drawn:
     fig.update_layout(title_text=f"modes 1, 2, 3 rotated by {', '.join(angles)} radians")
     return Drawn(
         fig,
-        f"On the left, diamonds show a vector of eight channels, and bars show exp({r:g} L) times "
-        f"this vector, for c₁ = {c1:g}, c₂ = {c2:g} and c₃ = {c3:g}. On the right, the eight "
-        "Fourier modes of both vectors are drawn in the complex plane. The rotation moves the "
-        f"modes 1, 2 and 3 on circles around 0, by {listed(angles)} radians. The conjugate modes "
-        "7, 6 and 5 move in the opposite direction, and the modes 0 and 4 do not move.",
+        f"Two panels show a vector of eight channels and its product with exp({r:g} L), for c₁ = "
+        f"{c1:g}, c₂ = {c2:g} and c₃ = {c3:g}. The left panel is a bar chart against the channel. "
+        "Diamonds show the entries of the vector, and bars show those of the product. The right "
+        "panel is the complex plane with the eight Fourier modes of the vector, as open "
+        "diamonds, and of the product, as numbered dots. The rotation moves the modes 1, 2 and 3 "
+        f"on circles around 0, by {listed(angles)} radians, along arcs that are drawn. The "
+        "conjugate modes 7, 6 and 5 move in the opposite direction, and the modes 0 and 4 do not "
+        "move.",
     )
 
 
@@ -172,10 +175,10 @@ def still_channels(block: str, position: float) -> Drawn:
     told = (
         f"At position {position:g} the channels of {pairs} pairs are drawn as clock hands, and "
         "the two hands of a pair are rotated by the same angle. The other "
-        f"{len(stays)} channels are grey squares, which never rotate"
+        f"{len(stays)} channels are squares, which never rotate"
         if pairs
         else f"There is no pair, so at position {position:g}, as at every other position, all "
-        f"{len(stays)} channels are grey squares, which never rotate"
+        f"{len(stays)} channels are squares, which never rotate"
     )
     unseen: dict[str, Any] = {"visible": False, "constrain": "domain"}
     axes = layout(
@@ -188,8 +191,8 @@ def still_channels(block: str, position: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "The 64 channels of the Fourier basis are drawn in eight rows of eight, with a frame "
-        f"around each block of {size}. {told}.",
+        "A diagram shows the 64 channels of the Fourier basis in eight rows of eight, with a "
+        f"frame around each block of {size}. {told}.",
     )
 
 
@@ -236,12 +239,13 @@ def held_back(noise: float, decay: float, penalty: float) -> Drawn:
     )
     return Drawn(
         panels(panel, height=360, margin={"l": 54, "r": 14, "t": 52, "b": 84}),
-        "Two curves show the size of a coefficient whose gradient is only noise, against the "
-        f"standard deviation σ of the noise, at learning rate 0.01. With weight decay {decay:g} "
-        f"the curve is a horizontal line. With penalty {penalty:g} the curve rises like a square "
-        f"root. At σ = {noise:g} the size is {decayed:.2f} with weight decay and {penalised:.2f} "
-        f"with the penalty. These sizes are reached after about {steps[0]:,.0f} steps with weight "
-        f"decay and about {steps[1]:,.0f} steps with the penalty.",
+        "A line chart shows the size of a coefficient whose gradient is only noise, against the "
+        "standard deviation σ of the noise, from 0 to 0.2, at learning rate 0.01. With weight "
+        f"decay {decay:g} the line is horizontal. With penalty {penalty:g} the line rises like a "
+        f"square root. Dots mark σ = {noise:g}, where the size is {decayed:.2f} with weight decay "
+        f"and {penalised:.2f} with the penalty. These sizes are reached after about "
+        f"{steps[0]:,.0f} steps with weight decay and about {steps[1]:,.0f} steps with the "
+        "penalty.",
     )
 
 
@@ -295,10 +299,10 @@ def angle_digits(power: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "A line and dots show a score, divided by |q||k|, against the distance from query to key. "
-        f"The query is at position {first:,.0f}. The line is the score with angles in float64, "
-        "which is the same at every position of the query. The dots are the score with angles in "
-        f"float32, and they differ from the line by at most {error:.6f}.",
+        "A line chart shows a score, divided by |q||k|, against the distance from query to key, "
+        f"from 0 to 63 tokens. The query is at position {first:,.0f}. The line is the score with "
+        "angles in float64, which is the same at every position of the query. Dots are the score "
+        f"with angles in float32, and they differ from the line by at most {error:.6f}.",
     )
 
 
@@ -356,9 +360,10 @@ def seeds_by_block(
     (worst_mean, worst), (best_mean, best) = ranked[0], ranked[-1]
     return Drawn(
         go.Figure(traces, axes),
-        f"Dots show the accuracy of {count} seeds for each block size and for ω learned directly, "
-        f"with means and 95% intervals. The highest mean is {best_mean:.2f} ({best}), and the "
-        f"lowest is {worst_mean:.2f} ({worst}). Lines join the accuracies of each seed for "
+        f"A dot plot shows the accuracy of {count} seeds against the block size, and for ω "
+        "learned directly. Small dots are the seeds, large dots are their means, and thick "
+        f"vertical lines are 95% intervals. The highest mean is {best_mean:.2f} ({best}), and the "
+        f"lowest is {worst_mean:.2f} ({worst}). Thin lines join the accuracies of each seed for "
         f"{_size(one)} and {_size(other)}. From {_size(one)} to {_size(other)} the mean changes "
         f"by {gain:+.2f}, and {better} of {count} seeds have a higher accuracy (p = {p:.3f}).",
     )

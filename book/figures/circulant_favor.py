@@ -204,15 +204,16 @@ def row_correlation(vector: str, signs: str, square: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Three panels show the entries, the autocorrelation and the error for {of_vector} and "
-        f"squared length {square:g}. {flipped} "
-        "The two upper panels show bars: on the left the entries of the vector after the signs, on "
-        "the right its cyclic autocorrelation at the shifts 0 to 15. At the shifts 1 to 15 the "
-        f"absolute value of the autocorrelation is at most {found['apart']:.2f}. The lower panel "
-        "shows three curves of the error against the number of rows, from 1 to 16. All three "
-        f"curves start at {one:.2f} with one row. With 16 rows the error of the circulant with "
-        f"these signs is {found['last']:.3f}. On average over all signs the error is "
-        f"{average:.3f}, and for independent rows it is {independent:.3f}.",
+        "Two bar charts and a line chart show the entries, the autocorrelation and the error for "
+        f"{of_vector} and squared length {square:g}. {flipped} The bar chart on the upper left "
+        "shows the entries of the vector after the signs, against the channel. The bar chart on "
+        "the upper right shows its cyclic autocorrelation against the shift, from 0 to 15. At "
+        "the shifts 1 to 15 the absolute value of the autocorrelation is at most "
+        f"{found['apart']:.2f}. The line chart below shows the error, on a logarithmic axis, "
+        f"against the number of rows, from 1 to 16. All three lines start at {one:.2f} with one "
+        "row. With 16 rows, the solid line of the circulant with these signs is at "
+        f"{found['last']:.3f}. The dotted line, the mean over all signs, is at {average:.3f}, and "
+        f"the dashed line of independent rows is at {independent:.3f}.",
     )
 
 
@@ -291,13 +292,14 @@ def two_rows(direction: float) -> Drawn:
     return Drawn(
         fig,
         f"Two panels show two rows of a circulant for a vector z at {direction:g} degrees. The "
-        "upper panel shows two pairs of "
-        "arrows, one pair for equal signs and one pair for opposite signs. Each pair consists of "
-        "the vector u and the vector u with its channels swapped. The lower panel shows the error "
-        "relative to independent rows, against ζ from 0 to 8. At ζ = 1 the relative error is "
-        f"{equal:.2f} with equal signs and {opposite:.2f} with opposite signs. On average "
-        f"over the two choices of signs, the relative error at ζ = 1 is {mean:.2f}. The curve of "
-        "this average is never below 1, and never above a dotted bound that rises towards 1.5.",
+        "upper panel is the plane with the unit circle and two pairs of arrows, one pair for "
+        "equal signs and one pair for opposite signs. Each pair consists of the vector u and the "
+        "vector u with its channels swapped. The lower panel is a line chart of the error "
+        "relative to independent rows, against ζ from 0 to 8. A dashed horizontal line at 1 "
+        f"marks independent rows. At ζ = 1 the line of equal signs is at {equal:.2f}, and that of "
+        f"opposite signs is at {opposite:.2f}. A thick line, the mean over these two choices of "
+        f"signs, is at {mean:.2f}. The thick line is never below 1, and never above a dotted "
+        "bound that rises towards 1.5.",
     )
 
 
@@ -369,12 +371,14 @@ def nearest_orthogonal(weight: float) -> Drawn:
     )
     return Drawn(
         fig,
-        "The upper panel shows the complex plane with eight eigenvalues on a circle of radius "
-        f"{weight:g} around 1. A line joins each eigenvalue to the nearest point of the unit "
-        f"circle, and the squared lengths of these eight lines add up to {distance:.2f}. The lower "
-        f"panel shows two columns of 8 numbers. Dots mark the first two numbers, 1 and {weight:g}, "
-        "of the column r, whose other numbers are 0. Bars show the column q of the nearest "
-        f"orthogonal circulant, which begins with {one:.2f} and {two:.2f}.",
+        "Two panels compare a circulant with the nearest orthogonal circulant. The upper panel "
+        "is the complex plane with the unit circle and eight eigenvalues of the circulant, which "
+        f"lie on a circle of radius {weight:g} around 1. A line joins each eigenvalue to the "
+        "nearest point of the unit circle, which is an eigenvalue of the orthogonal circulant. "
+        f"The squared lengths of these eight lines add up to {distance:.2f}. The lower panel is a "
+        "bar chart of two columns of 8 numbers against the row. Dots mark the first two numbers, "
+        f"1 and {weight:g}, of the column r, whose other numbers are 0. Bars show the column q of "
+        f"the nearest orthogonal circulant, which begins with {one:.2f} and {two:.2f}.",
     )
 
 
@@ -425,12 +429,12 @@ def structured_bias(channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "The bias of the estimate, in percent, is plotted against ζ from 0 to 4, for "
+        "A line chart shows the bias of the estimate, in percent, against ζ from 0 to 4, for "
         f"{channels:g} channels. Two dotted curves are a lower and an upper bound for every z. "
         f"They start at 0, and at ζ = 4 they reach {least:.1f}% and {most:.1f}%. A solid curve "
-        "between them shows the bias of unit circulant rows, to first order, for a z with one "
-        f"non-zero channel. This curve reaches {middle:.1f}% at ζ = 4. A dashed line at 0 stands "
-        "for independent rows, which have no bias.",
+        f"between them shows the bias of {display('favor-unit-circulant')}, to first order, for a "
+        f"z with one non-zero channel. This curve reaches {middle:.1f}% at ζ = 4. A dashed line "
+        "at 0 marks independent rows, which have no bias.",
     )
 
 
@@ -480,13 +484,13 @@ def two_strong_channels(share: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Three curves show the error relative to independent rows against the squared length ζ, "
-        "from 0 to 6, in the limit of many channels. Two equal channels at a distance of d/2 have "
-        f"together {share:.0%} of ζ. At ζ = 4 the relative error of the signed circulant is "
-        f"{signed:.2f}, and that of the unit circulant is {unit:.2f}. The curve of the simplex "
-        "circulant is the lowest of the three. "
-        f"It is near 0 at the left edge, {short:.2f} at ζ = 1 and "
-        f"{simplex:.2f} at ζ = 4. A dashed line at 1 stands for independent rows.",
+        "A line chart shows the error relative to independent rows against the squared length ζ, "
+        "from 0 to 6, in the limit of many channels. Two equal channels at a distance of d/2 "
+        f"have together {share:.0%} of ζ. At ζ = 4 the relative error is {signed:.2f} for "
+        f"{display('favor-circulant')} and {unit:.2f} for {display('favor-unit-circulant')}. The "
+        f"curve of {display('favor-simplex-circulant')} is the lowest of the three. It is near 0 "
+        f"at the left edge, {short:.2f} at ζ = 1 and {simplex:.2f} at ζ = 4. A dashed line at 1 "
+        "marks independent rows.",
     )
 
 
@@ -550,11 +554,14 @@ def weight_errors(
         )
     return Drawn(
         go.Figure(drawn, axes),
-        "Five curves show the error of the attention weights, divided by the error of uniform "
-        f"weights, against the number of features, for queries and keys of length {length}, on "
-        "logarithmic axes. A horizontal line at 1 stands for uniform weights. With 64 features the "
-        f"relative error of independent rows is {independent:.2f}, and that of the simplex "
-        f"circulant is {simplex:.2f}. {' '.join(told)}",
+        "A line chart shows the error of the attention weights, divided by the error of uniform "
+        f"attention, against the number of features, from {sizes[0]} to {sizes[-1]}, for queries "
+        f"and keys of length {length}. Both axes are logarithmic. There is one line for each of "
+        "five projections, and a horizontal line at 1 marks uniform attention. With 64 features "
+        f"the relative error is {independent:.2f} for {PROJECTIONS['iid']} and {simplex:.2f} for "
+        f"{PROJECTIONS['simplex-circulant']}. A diamond on a line marks the number of features "
+        "from which on its projection is better than uniform attention on all seeds. "
+        f"{' '.join(told)}",
     )
 
 
@@ -610,13 +617,12 @@ def free_projection(features: int) -> Drawn:
     )
     return Drawn(
         go.Figure([drawn], axes),
-        "Five horizontal bars show the multiplications per token in the parts of a layer, in "
-        f"thousands, with {features:.0f} features. The random projection needs "
+        "A horizontal bar chart shows the multiplications per token, in thousands, of a layer "
+        f"and of its four parts, with {features:.0f} features. The random projection needs "
         f"{projection:.0f} thousand multiplications, and the sums of linear attention need "
-        f"{sums:.0f} thousand. The "
-        "projections to queries, keys, values and output together need "
-        f"{linear:.0f} thousand, and the feed-forward part needs {inner:.0f} thousand. The longest "
-        f"bar is the whole layer, with {layer:.0f} thousand. Without the random projection linear "
-        f"attention would be {core:.2f} times as fast, but the whole layer would be only "
-        f"{whole:.2f} times as fast.",
+        f"{sums:.0f} thousand. The projections to queries, keys, values and output together need "
+        f"{linear:.0f} thousand, and the feed-forward part needs {inner:.0f} thousand. The "
+        f"longest bar is the whole layer, with {layer:.0f} thousand. Without the random "
+        f"projection linear attention would be {core:.2f} times as fast, but the whole layer "
+        f"would be only {whole:.2f} times as fast.",
     )

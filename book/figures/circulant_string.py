@@ -136,11 +136,12 @@ def circulant_spectrum(r: float, **coefficients: float) -> Drawn:
     return Drawn(
         fig,
         f"Four panels describe the circulant matrix C with the first column {first}. The first "
-        "panel shows the first columns of C and of L = C − Cᵀ. The second panel shows the "
-        "eigenvalues of C in the complex plane. The third panel shows the eigenvalues of L on the "
-        f"imaginary axis: their conjugate pairs are at plus and minus {pairs}, and all other "
-        f"eigenvalues are at 0. The fourth panel shows the eigenvalues of exp(rL) at r = "
-        f"{r:g}, which are on the unit circle.",
+        "panel is a bar chart against the row, in which bars show the first column of C and "
+        "diamonds show the first column of L = C − Cᵀ. The other three panels show eigenvalues "
+        "as numbered dots in the complex plane. The second panel shows those of C. The third "
+        "panel shows the eigenvalues of L on the imaginary axis, where their conjugate pairs are "
+        f"at plus and minus {pairs}, and all other eigenvalues are at 0. The fourth panel shows "
+        f"the eigenvalues of exp(rL) at r = {r:g}, which are on the unit circle.",
     )
 
 
@@ -194,8 +195,9 @@ def moved_wave(position: float, vector: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Bars show the entries of a vector of the Fourier basis ({vector}) in {DIM} channels, at "
-        f"position {position:g}. Diamonds show the same vector at position 0. {moves}.",
+        f"A bar chart shows the entries of a vector of the Fourier basis ({vector}) against the "
+        f"channel, from 0 to {DIM - 1}, at position {position:g}. Diamonds show the same vector "
+        f"at position 0. {moves}.",
     )
 
 
@@ -252,9 +254,11 @@ def first_steps(direction: float) -> Drawn:
     )
     return Drawn(
         go.Figure(arrows, axes),
-        "Three arrows from the origin show the first steps of three methods in the plane of two "
-        f"frequencies. The arrow of steepest descent points at {direction:g} degrees. {which} a "
-        f"gradient, so the arrow of Adam on the frequencies lies on {along}. The cosine of the "
-        f"angle to steepest descent is {omega:.2f} for the step of Adam on the frequencies and "
-        f"{through_c:.2f} for the step of Adam on c.",
+        "A diagram shows the plane of two frequencies, with the step of ω₁ on the horizontal "
+        "axis and that of ω₂ on the vertical axis. Three arrows from the origin to the unit "
+        "circle show the directions of the first steps of three methods. The arrow of steepest "
+        f"descent points at {direction:g} degrees. {which} a gradient, so the arrow of Adam on "
+        f"the frequencies lies on {along}. The cosine of the angle to steepest descent is "
+        f"{omega:.2f} for the step of Adam on the frequencies and {through_c:.2f} for the step of "
+        "Adam on c.",
     )

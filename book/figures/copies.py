@@ -55,7 +55,7 @@ def copied_pieces(layer: str, step: str) -> Drawn:
             line(PERIODS, means, colour, name, dash=dash,
                  hover="%{x} bytes: %{y:.2f} bits per byte"),
         ]  # fmt: skip
-        ends[name.removeprefix("Linear attention (ELU+1), ")] = means[-1]
+        ends[name] = means[-1]
     axes = layout(
         height=480,
         margin={"l": 54, "r": 18, "t": 44, "b": 180},
@@ -63,11 +63,14 @@ def copied_pieces(layer: str, step: str) -> Drawn:
         xaxis=axis("length of the piece, bytes", 1.15, 2.16, type="log", tickvals=list(PERIODS)),
         yaxis=axis("bits per byte, second copy", 0, 3.4),
     )
-    least, most = (end(ends, key=ends.__getitem__) for end in (min, max))
+    told = " ".join(
+        f"At {PERIODS[-1]} bytes the line of {kind} is at {bits:.2f}."
+        for kind, bits in ends.items()
+    )
     return Drawn(
         go.Figure(traces, axes),
-        "The bits per byte of the second copy are plotted against the length of the piece, after "
-        f"{step} training steps. There is one curve for each of {len(ends)} kinds of layers with "
-        f"{layer}. At 128 bytes the lowest curve is that of {least}, at {ends[least]:.2f}, and the "
-        f"highest curve is that of {most}, at {ends[most]:.2f}.",
+        "A line chart shows the bits per byte of the second copy of a piece against the length "
+        f"of the piece, from {PERIODS[0]} to {PERIODS[-1]} bytes on a logarithmic axis, after "
+        f"{step} training steps. There is one line for each of {len(ends)} kinds of layers with "
+        f"{layer}. A line joins the means, and small dots are the seeds. {told}",
     )

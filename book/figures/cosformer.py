@@ -116,15 +116,16 @@ def ptolemy_circle(query: float, key: float, horizon: int = 12) -> Drawn:
     )
     return Drawn(
         fig,
-        "The upper panel shows a quadrilateral ABCD on a circle of diameter 1, and AC is a "
-        f"diameter. Point B belongs to the query at position {query:g}, and point D belongs to the "
-        f"key at position {key:g}. The orange sides are cosines: AB is {sides[0]:.2f} long and CD "
-        f"is {sides[1]:.2f} long. The blue sides are sines: BC is {sides[2]:.2f} long and AD is "
-        f"{sides[3]:.2f} long. The length of the diagonal BD is the weight of this key for this "
-        f"query, {weight:.2f}. The lower panel shows the weight against the position of the key, "
-        f"from 0 to the horizon of {horizon}. Two stacked areas, one for the product of the "
-        f"cosines and one for the product of the sines, add up to the weight, which is greatest "
-        f"at the position of the query, {query:g}.",
+        "The upper panel is a diagram of a quadrilateral ABCD on a circle of diameter 1, and AC "
+        f"is a diameter. Point B belongs to the query at position {query:g}, and point D belongs "
+        f"to the key at position {key:g}. Two opposite sides are cosines, and AB is "
+        f"{sides[0]:.2f} long and CD is {sides[1]:.2f} long. The two other sides are sines, and "
+        f"BC is {sides[2]:.2f} long and AD is {sides[3]:.2f} long. The length of the diagonal BD "
+        f"is the weight of this key for this query, {weight:.2f}. The lower panel is an area "
+        "chart of the weight against the position of the key, from 0 to the horizon of "
+        f"{horizon}. Two stacked areas, one for the product of the cosines and one for the "
+        "product of the sines, add up to the weight, which is greatest at the position of the "
+        f"query, {query:g}. A vertical line up to a dot marks the key at position {key:g}.",
     )
 
 
@@ -220,13 +221,15 @@ def phase_weights(phase: float) -> Drawn:
     limit = pick(found["limit"], "", ", where the solid curves coincide with the dotted ones")
     return Drawn(
         fig,
-        "The upper panel shows four weights against the distance. All four fall from 1 at distance "
-        f"0 to 0 at the horizon. The phase of the two solid curves is {phase:.0%} of its "
-        f"largest value{limit}. At half the horizon the cosine has the value {curves[0][20]:.2f}, "
-        f"and one plus a cosine has the value {curves[1][20]:.2f}. The two dotted curves are the "
-        f"ramp, which has the value {limits[0][20]:.2f} at half the horizon, and the squared ramp, "
-        f"which has the value {limits[1][20]:.2f} there. The lower panel shows the share of the "
-        "weight that the nearest tenth of the tokens gets, against the phase, as two rising "
-        f"curves. At the chosen phase this share is {now[0]:.1%} with the cosine and "
-        f"{now[1]:.1%} with one plus a cosine.",
+        "Two line charts compare cosine weights that have a phase with two ramps. The upper "
+        "chart shows four weights, divided by the weight at distance 0, against the distance, as "
+        "a share of the horizon. All four lines fall from 1 at distance 0 to 0 at the horizon. "
+        f"The phase of the two solid curves is {phase:.0%} of its largest value{limit}. At half "
+        f"the horizon the cosine has the value {curves[0][20]:.2f}, and one plus a cosine has the "
+        f"value {curves[1][20]:.2f}. The two dotted curves are the ramp, which has the value "
+        f"{limits[0][20]:.2f} at half the horizon, and the squared ramp, which has the value "
+        f"{limits[1][20]:.2f} there. A thin vertical line marks a tenth of the horizon. The lower "
+        "chart shows the share of the weight that the nearest tenth of the tokens gets, against "
+        "the phase, as two rising curves. Dots mark the chosen phase, where this share is "
+        f"{now[0]:.1%} with the cosine and {now[1]:.1%} with one plus a cosine.",
     )

@@ -90,13 +90,15 @@ def nearest_share(nearest: int) -> Drawn:
     even, wave, positive, decay = found["shares"]
     return Drawn(
         fig,
-        "The upper panel shows four weights against the distance, from 0 to 1,000 tokens. The "
-        "first weight is constant. The cosine is flat at distance 0 and falls to 0 at 1,000 "
-        "tokens. The positive form is flat at distance 0 too, and lies below the cosine. The "
-        "fixed decay falls fastest and is close to 0 beyond 250 tokens. The lower panel has "
-        "one bar for each weight, which shows the share of the total weight that the nearest "
-        f"{nearest:.0f} tokens get. This share is {even:.1%} without a weight, {wave:.1%} with "
-        f"the cosine, {positive:.1%} with the positive form, and {decay:.1%} with the decay.",
+        "A line chart and a bar chart compare four weights. The line chart above shows each "
+        "weight against the distance, from 0 to 1,000 tokens. The line without a weight is "
+        "constant. The line of the cosine weight is flat at distance 0 and falls to 0 at 1,000 "
+        "tokens. The line of the positive cosine weight is flat at distance 0 too, and lies "
+        "below that of the cosine weight. The line of the fixed decay falls fastest and is close "
+        f"to 0 beyond 250 tokens. A dotted vertical line marks {nearest:.0f} tokens. The bar "
+        f"chart below shows the share of the total weight that the nearest {nearest:.0f} tokens "
+        f"get. This share is {even:.1%} without a weight, {wave:.1%} with the cosine weight, "
+        f"{positive:.1%} with the positive cosine weight, and {decay:.1%} with the fixed decay.",
     )
 
 
@@ -145,10 +147,11 @@ def beyond_horizon(horizon: float) -> Drawn:
                  marker={"size": 4}, hover="position %{x}: %{y:.1f}")  # fmt: skip
     return Drawn(
         go.Figure([drawn], axes),
-        f"A curve shows the outputs of {TOKENS} tokens against the position, under a cosine weight "
-        f"with the horizon {horizon:.0f}. The values are the numbers from 0 to 63, and a grey band "
-        f"marks their range. The number of outputs outside the band is {outside:.0f} of "
-        f"{TOKENS}. The first output is {first:.0f}, and the last output is {last:.0f}.",
+        f"A line chart shows the outputs of {TOKENS} tokens, with a dot for each token, against "
+        f"the position, under a cosine weight with the horizon {horizon:.0f}. The values are the "
+        "numbers from 0 to 63, and a shaded band marks their range. The number of outputs "
+        f"outside the band is {outside:.0f} of {TOKENS}. The first output is {first:.0f}, and the "
+        f"last output is {last:.0f}. Outputs that are far outside the band are not drawn.",
     )
 
 
@@ -203,11 +206,12 @@ def more_copies(copies: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Two curves show a ramp and the best falling polynomial for {copies} copies of the "
-        "features, against the distance. Each weight is divided by its mean and falls to 0 at the "
-        f"horizon. {relation} At distance 0 the ramp has the value {heights[0]:.2f}, and the "
-        f"polynomial has the value {heights[1]:.2f}. The nearest tenth of the tokens gets "
-        f"{tenths[0]:.0%} of the weight with the ramp and {tenths[1]:.0%} with the polynomial.",
+        "A line chart shows two weights, each divided by its mean, against the distance, as a "
+        "share of the horizon. The dashed line is a ramp, and the solid line is the best falling "
+        f"polynomial for {copies} copies of the features. Both lines fall to 0 at the horizon. "
+        f"{relation} At distance 0 the ramp has the value {heights[0]:.2f}, and the polynomial "
+        f"has the value {heights[1]:.2f}. The nearest tenth of the tokens gets {tenths[0]:.0%} of "
+        f"the weight with the ramp and {tenths[1]:.0%} with the polynomial.",
     )
 
 
@@ -338,12 +342,12 @@ def weighed_values(weight: str, token: int) -> Drawn:
     seeds, allows = rows[row]
     return Drawn(
         fig,
-        "The upper panel shows the shares of the total weight that the four values A to D of one "
-        f"key get, for the query at position {token:.0f} of {TOKENS} tokens. The chosen weight is "
-        f"{SPOKEN[chosen]}. The last value of the key is {held}, and the bar of {held} {height}. "
-        "The lower panel shows the accuracy of eight seeds with each of seven weights. In each row "
-        "eight dots are the seeds, and a line marks the accuracy that the weight allows. Accuracy "
-        "is lowest without a weight and highest with the decay. In the shaded row, which "
-        f"belongs to the chosen weight, the dots lie between {min(seeds):.3f} and "
-        f"{max(seeds):.3f}, and the line is at {allows:.3f}.",
+        "The upper panel is a bar chart of the shares of the total weight that the four values A "
+        f"to D of one key get, for the query at position {token:.0f} of {TOKENS} tokens. The "
+        f"chosen weight is {SPOKEN[chosen]}. The last value of the key is {held}, and the bar of "
+        f"{held} {height}. The lower panel is a dot plot of the accuracy with each of seven "
+        "weights, in a row for each weight. In each row eight dots are the seeds, and a vertical "
+        "line marks the accuracy that the weight allows. Accuracy is lowest without a weight and "
+        "highest with the decay. In the shaded row, which belongs to the chosen weight, the dots "
+        f"lie between {min(seeds):.3f} and {max(seeds):.3f}, and the line is at {allows:.3f}.",
     )

@@ -81,13 +81,14 @@ def roofline(tokens: int, channels: int, products: float, moved: float) -> Drawn
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Possible multiplications per second against multiplications per byte moved, on "
-        f"logarithmic axes. The bound rises along a slope, where memory limits the speed, to a "
-        f"flat roof at {top:.3g} billion, where multiplication limits the speed. Two dots on the "
-        f"bound are for {channels:.0f} channels. The dot of softmax with {tokens:,.0f} tokens is "
-        f"at {found['intensity'][0]:,.5g} on the horizontal axis, where {limits[0]} limits the "
-        f"speed. The dot of a state is at {found['intensity'][1]:,.5g}, where {limits[1]} limits "
-        f"the speed.",
+        "A line chart shows the possible multiplications per second, in billions, against the "
+        "multiplications per byte moved, on logarithmic axes. The line rises along a slope, "
+        f"where memory limits the speed, to a flat roof at {top:.3g} billion, where "
+        f"multiplication limits the speed. Two dots on the line are for {channels:.0f} channels, "
+        "and a dotted vertical line leads down from each dot. The dot of softmax with "
+        f"{tokens:,.0f} tokens is at {found['intensity'][0]:,.5g} on the horizontal axis, where "
+        f"{limits[0]} limits the speed. The dot of a state is at {found['intensity'][1]:,.5g}, "
+        f"where {limits[1]} limits the speed.",
     )
 
 
@@ -141,10 +142,12 @@ def kept_numbers(tokens: int, features: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Memory that a model of 12 layers of 12 heads keeps in MiB, against the number of tokens "
-        f"so far, on logarithmic axes. The line of the cache rises, and is at {cache:,.1f} MiB "
-        f"after {tokens:,.0f} tokens. The line of the states, with {features:,.0f} features, is "
-        f"flat at {state:,.1f} MiB. The two lines cross at {equal:,.0f} tokens.",
+        "A line chart shows the memory, in MiB, that a model of 12 layers of 12 heads keeps, "
+        f"against the number of tokens so far, from 1 to {MOST:,}, on logarithmic axes. The line "
+        f"of the cache of softmax rises. The line of the states, with {features:,.0f} features, "
+        f"is horizontal. Dots mark {tokens:,.0f} tokens, after which the cache takes {cache:,.1f} "
+        f"MiB and the states take {state:,.1f} MiB. A cross marks where the two lines meet, at "
+        f"{equal:,.0f} tokens.",
     )
 
 
@@ -206,12 +209,14 @@ def amdahl_bars(share: float, factor: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The upper panel has two stacked bars, the time before and after one part becomes faster. "
-        f"Before, the part takes {before:.2f} of a total time of 1. If the part becomes {factor:g} "
-        f"times as fast, it takes {after:.2g}, and the rest takes as long as before. The lower "
-        f"panel has a curve of the speed-up of the whole against the speed-up of the part. "
-        f"A dot on the curve marks this change: the whole becomes {gain:.2f} times as fast. The "
-        f"dotted line, the limit of the curve, is {most:.2f}.",
+        "A bar chart and a line chart show how much faster a whole becomes if one of its parts "
+        "becomes faster. The two stacked horizontal bars above are the time before and after, "
+        f"each divided into the part and the rest. Before, the part takes {before:.2f} of a total "
+        f"time of 1. If the part becomes {factor:g} times as fast, it takes {after:.2g}, and the "
+        "rest takes as long as before. The line chart below shows the speed-up of the whole "
+        "against the speed-up of the part, on a logarithmic axis. A dot on the rising curve "
+        f"marks this change, which makes the whole {gain:.2f} times as fast. A dotted horizontal "
+        f"line at {most:.2f} is the limit of the curve.",
     )
 
 
@@ -263,8 +268,9 @@ def other_machine(ridge: float, channels: int, numbers: str) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Largest share of a machine's multiplications that attention can use, against the "
-        f"number of tokens, in {numbers}. The machine does {ridge:g} multiplications per byte "
-        f"moved. The curve of softmax rises, and reaches 100% at {whole:,.0f} tokens. The line of "
-        f"a state with {channels:.0f} channels is flat at {state:.0%}.",
+        "A line chart shows the largest share of a machine's multiplications that attention can "
+        f"use, against the number of tokens, on a logarithmic axis, in {numbers}. The machine "
+        f"does {ridge:g} multiplications per byte moved. The line of softmax rises, and a dot "
+        f"marks where it reaches 100%, at {whole:,.0f} tokens. The line of a state with "
+        f"{channels:.0f} channels is horizontal at {state:.0%}.",
     )

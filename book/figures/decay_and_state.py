@@ -94,15 +94,16 @@ def decay_memory(gamma: float, reset: float, kept: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The upper panel shows, for each of {TOKENS} tokens, the weight that the token has at the "
-        f"last token. Under the constant decay of {gamma:g} the weight of the first token is "
-        f"{constant[0]:.2f}, and that of the last token is 1. Under the gated decay every "
-        f"token before token {reset:.0f} has a weight of {gated[0]:.2f}. Token {reset:.0f} and all "
-        f"later tokens have a weight of 1. Stars mark token {FACT}. The weight of token {FACT} is "
-        f"{facts[0]:.2f} under the constant decay, and {facts[1]:.2f} under the gated decay. "
-        f"The lower panel shows the decay at each token. The constant decay is a horizontal line "
-        f"at {gamma:g}. The gated decay is {kept:g} at token {reset:.0f} and 1 at all other "
-        "tokens.",
+        f"Two line charts with a dot for each of {TOKENS} tokens compare a constant decay with a "
+        "gated decay. The upper chart shows the weight that each token has at the last token. "
+        f"Under the constant decay of {gamma:g} the weight of the first token is "
+        f"{constant[0]:.2f}, and that of the last token is 1. Under the gated decay every token "
+        f"before token {reset:.0f} has a weight of {gated[0]:.2f}. Token {reset:.0f} and all "
+        f"later tokens have a weight of 1. Stars and a dotted vertical line mark token {FACT}. "
+        f"The weight of token {FACT} is {facts[0]:.2f} under the constant decay, and "
+        f"{facts[1]:.2f} under the gated decay. The lower chart shows the decay at each token. "
+        f"The constant decay is a horizontal line at {gamma:g}. The gated decay is {kept:g} at "
+        f"token {reset:.0f} and 1 at all other tokens.",
     )
 
 
@@ -186,13 +187,14 @@ def memory_of_decay(memory: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"A curve shows the weight of a token under a constant decay of {decay:.4f}, against the "
-        "distance in tokens on a logarithmic axis. The weight falls with the distance. A mark on "
-        f"the curve is at the effective memory of {memory:.0f} tokens, where the weight is "
-        f"{found['at_memory']:.2f}. The weight is one half at the half-life of {half:.1f} tokens. "
-        "Rings mark the half-lives of the eight heads of RetNet, and filled dots mark the "
-        "half-lives of eight heads of ALiBi. The marks of each model are equally spaced, "
-        "because the half-life about doubles from one head to the next.",
+        f"A line chart shows the weight of a token under a constant decay of {decay:.4f}, against "
+        "the distance in tokens on a logarithmic axis. The weight falls with the distance. A "
+        f"vertical line up to a dot on the curve marks the effective memory of {memory:.0f} "
+        f"tokens, where the weight is {found['at_memory']:.2f}. The weight is one half at the "
+        f"half-life of {half:.1f} tokens. At the height of one half, rings mark the half-lives of "
+        "the eight heads of RetNet, and filled dots mark the half-lives of eight heads of ALiBi. "
+        "The marks of each model are equally spaced, because the half-life about doubles from "
+        "one head to the next.",
     )
 
 
@@ -245,11 +247,12 @@ def products_of_decays(decay: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Three lines show logarithms (base 10) against the token, on a logarithmic axis. Every "
-        f"token has a decay of {decay:g}. The line of the running product Γ falls. The line of the "
-        "reciprocal 1/Γ rises until it reaches the dotted line of the largest float32 number at "
-        f"token {last:,.0f}. The weight of a key {BACK} tokens back, the product of Γ at the "
-        f"query and 1/Γ at the key, is a horizontal line that also ends at token {last:,.0f}.",
+        "A line chart shows the logarithms (base 10) of three products against the token, from "
+        f"10 to 10,000 on a logarithmic axis. Every token has a decay of {decay:g}. The line of "
+        "the running product Γ falls. The line of the reciprocal 1/Γ rises until it reaches the "
+        f"dotted horizontal line of the largest float32 number at token {last:,.0f}. The weight "
+        f"of a key {BACK} tokens back, the product of Γ at the query and 1/Γ at the key, is a "
+        f"horizontal line that also ends at token {last:,.0f}.",
     )
 
 
@@ -341,15 +344,16 @@ def halved_chunk(query: float, key: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The upper panel is a map of all pairs of a query and an earlier key in a chunk of "
-        f"{CHUNK} tokens. The map has {LEVELS} colours, one for each halving. The first "
+        "The upper panel is a map with a row for each query and a column for each earlier key in "
+        f"a chunk of {CHUNK} tokens. The map has {LEVELS} shades, one for each halving. The first "
         "halving makes one large square below the diagonal. Each later halving makes twice as "
         f"many squares of half the side. A ring marks the pair of query {at_query:g} and key "
-        f"{at_key:g}, which is separated by the {word} halving, after token {cut:g}. In the lower "
-        "panel, bars show the decay of one feature at each token. The decays after the key up to "
-        f"the cut (orange) have the product {of_key:.3f}, which multiplies the key. The decays "
-        f"after the cut up to the query (blue) have the product {of_query:.3f}, which multiplies "
-        f"the query. The product of these two factors is the weight {weight:.3f}.",
+        f"{at_key:g}, which is separated by the {word} halving, after token {cut:g}. A frame "
+        "surrounds the square of this halving that contains the pair. The lower panel is a bar "
+        "chart of the decay of one feature at each token. The decays after the key up to the cut "
+        f"have the product {of_key:.3f}, which multiplies the key. The decays after the cut up to "
+        f"the query have the product {of_query:.3f}, which multiplies the query. The product of "
+        f"these two factors is the weight {weight:.3f}.",
     )
 
 
@@ -443,11 +447,12 @@ def markers_and_decays(number: float, own: float, other: float, symbol: float) -
     fig = panels(*rows, down=0.2, height=430, margin={"l": 46, "r": 14, "t": 30, "b": 64})
     return Drawn(
         fig,
-        "Two panels, one for a scalar decay and one for a vector decay, show the weight that "
-        "earlier occurrences of each symbol have in the state. The horizontal axis is the sequence "
-        f"{' '.join(MARKED)}. Dots are symbols that have occurred since the last marker of their "
-        "class, and crosses are all other symbols. The decay at a symbol is "
-        f"{symbol:g} in both panels. The scalar decay at a marker is {number:g}. The vector "
-        f"decay at a marker is {own:g} for the features of the marker's own class, and {other:g} "
-        f"for the features of the other class. {' '.join(weights)}",
+        "Two dot plots, one for a scalar decay and one for a vector decay, show the weight that "
+        "earlier occurrences of each symbol have in the state. The horizontal axis is the "
+        f"sequence {' '.join(MARKED)}. Dots are symbols that have occurred since the last marker "
+        "of their class, and crosses are all other symbols. Dotted vertical lines are at the "
+        f"markers. The decay at a symbol is {symbol:g} in both panels. The scalar decay at a "
+        f"marker is {number:g}. The vector decay at a marker is {own:g} for the features of the "
+        f"marker's own class, and {other:g} for the features of the other class. "
+        f"{' '.join(weights)}",
     )

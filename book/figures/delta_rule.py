@@ -156,12 +156,14 @@ def written_twice(beta: float, angle: float, decay: float) -> Drawn:
     )
     return Drawn(
         fig,
-        "The upper panel shows the paths of two states in the plane, a sum and the delta rule. "
-        f"The values are written in this order: {', '.join(writes)} and {final}. The keys A and B "
-        f"are {angle:g} degrees apart. The rate of the delta rule is {beta:g}, and the decay of "
-        f"both states is {decay:g}. Three thin lines in the plane belong to the three writes. Each "
-        "line contains all states whose answer to the key of the write is the written value. Two "
-        f"lower panels show the answers of both states to A and to B after each write. {ends}",
+        "The upper panel is a plane with the paths of two states, a sum and the delta rule, and "
+        "with arrows for the keys A and B. The values are written in this order: "
+        f"{', '.join(writes)} and {final}. The keys A and B are {angle:g} degrees apart. The rate "
+        f"of the delta rule is {beta:g}, and the decay of both states is {decay:g}. Three thin "
+        "lines in the plane belong to the three writes. Each line contains all states whose "
+        "answer to the key of the write is the written value. The two lower panels are line "
+        "charts of the answers of both states to A and to B after each write, in which "
+        f"horizontal marks show the latest value. {ends}",
     )
 
 
@@ -209,10 +211,10 @@ def repeated_writes(rate: float, length: float) -> Drawn:
     kind = pick(found["kind"], "approaches 1", "alternates around 1", "diverges")
     return Drawn(
         go.Figure(drawn, axes),
-        f"A curve shows the answer to a key of norm {length:g} against the number of writes, from "
-        f"0 to {TIMES}. Every write stores the value 1 under this key at rate {rate:g}. A "
-        f"dotted line marks the value 1. Each write multiplies the error by {factor:.2f}, so the "
-        f"answer {kind}.",
+        f"A line chart shows the answer to a key of norm {length:g} against the number of writes, "
+        f"from 0 to {TIMES}, with a dot for each write. Every write stores the value 1 under this "
+        f"key at rate {rate:g}. A dotted line marks the value 1. Each write multiplies the error "
+        f"by {factor:.2f}, so the answer {kind}.",
     )
 
 
@@ -285,15 +287,16 @@ def chunk_of_writes(rate: float, angle: float, decay: float) -> Drawn:
     last, alone, written = found["inverse"][-1], found["alone"], found["written"]
     return Drawn(
         fig,
-        "The keys of a chunk of six tokens alternate between A and B, which are "
-        f"{angle:g} degrees apart. The rate is {rate:g}, and the decay is {decay:g}. Two upper "
-        "panels are maps of the entries of the matrix A, which is zero on and above the diagonal, "
-        "and of the inverse of I + A. In the last row of the inverse, the two entries left of the "
-        f"diagonal are {last[3]:.2f} and {last[4]:.2f}. In the lower panel, two bars for each "
-        "token show what the token would write alone and what it writes after the earlier tokens. "
-        f"Alone, the third token would write {alone[2]:.2f}. After the earlier tokens, the third "
-        f"token writes {written[2]:.2f}. Alone, the last token would write {alone[5]:.2f}. After "
-        f"the earlier tokens, the last token writes {written[5]:.2f}.",
+        "Two heat maps and a bar chart show a chunk of six tokens whose keys alternate between A "
+        f"and B, which are {angle:g} degrees apart. The rate is {rate:g}, and the decay is "
+        f"{decay:g}. The upper left map shows the entries of the matrix A, which is zero on and "
+        "above the diagonal, and the upper right map shows those of the inverse of I + A. In the "
+        f"last row of the inverse, the two entries left of the diagonal are {last[3]:.2f} and "
+        f"{last[4]:.2f}. In the bar chart below, two bars for each token show the number that the "
+        "token would write alone and the number that it writes after the earlier tokens. Alone, "
+        f"the third token would write {alone[2]:.2f}. After the earlier tokens, the third token "
+        f"writes {written[2]:.2f}. Alone, the last token would write {alone[5]:.2f}. After the "
+        f"earlier tokens, the last token writes {written[5]:.2f}.",
     )
 
 
@@ -340,12 +343,13 @@ def order_of_decay(rate: float, decay: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Two curves show the answer to a key against the number of writes of the value 0 under "
-        f"this key, from 0 to {STEPS}. Both curves start at an answer of 1. The rate is {rate:g}, "
-        f"and the decay is {decay:g}. In the first curve the state decays before the error is "
-        f"computed, and each write multiplies the answer by {first:.2f}. In the second curve the "
-        f"error is computed before the decay, and each write multiplies the answer by {after:.2f}. "
-        f"The answer in the second curve {pick(found['away'], 'stays bounded', 'diverges')}.",
+        "A line chart shows the answer to a key against the number of writes of the value 0 "
+        f"under this key, from 0 to {STEPS}. Both lines start at an answer of 1. The rate is "
+        f"{rate:g}, and the decay is {decay:g}. In the solid line with dots the state decays "
+        f"before the error is computed, and each write multiplies the answer by {first:.2f}. In "
+        "the dotted line with crosses the error is computed before the decay, and each write "
+        f"multiplies the answer by {after:.2f}. The answer in the dotted line "
+        f"{pick(found['away'], 'stays bounded', 'diverges')}.",
     )
 
 
@@ -396,10 +400,11 @@ def two_keys_count(angle: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Dots in the plane show a state of two channels after each pair of writes. The rate "
-        f"of the writes is 2, and the two keys are {angle:g} degrees apart. All dots lie on "
+        "A diagram shows a state of two channels as a dot in the plane after each pair of "
+        "writes, and a thin line joins the dots. The rate of the writes is 2. Two thick lines "
+        f"through the origin are the two keys, which are {angle:g} degrees apart. All dots lie on "
         "a circle, because each pair of writes rotates the state by twice the angle between the "
-        f"keys. The start is marked, and the state is {said}.",
+        f"keys. A larger dot marks the start, and the state is {said}.",
     )
 
 
@@ -445,8 +450,9 @@ def noise_of_rates(load: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "A curve shows the noise-to-signal ratio of the delta rule, divided by the ratio of a sum, "
-        f"against the rate. The load, in pairs per channel, is {load:g}. The curve begins at 1 and "
-        f"falls to {least:.2f} at rate {best:.2f}. From there the curve rises, and it crosses "
-        f"the dotted line of a sum, which is at 1, near rate {worse:.2f}.",
+        "A line chart shows the noise-to-signal ratio of the delta rule, divided by the ratio of "
+        f"a sum, against the rate, from 0 to 1.5. The load, in pairs per channel, is {load:g}. "
+        f"The line begins at 1 and falls to {least:.2f} at rate {best:.2f}, which a dot marks. "
+        "From there the line rises. A dotted horizontal line at 1 is the ratio of a sum, and a "
+        f"second dot marks rate {worse:.2f}, near which the delta rule crosses this line.",
     )

@@ -176,12 +176,13 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
     return Drawn(
         fig,
         f"Two panels show estimates with {DISPLAY[kind]} for a vector z of length {length:g}. The "
-        "upper panel shows the relative error against the number of features, from 16 to 256, on "
-        "logarithmic axes. Dots mark the measured errors, and a dashed line shows the formula for "
-        f"independent rows. Both fall to the right. {formula} With {size} features the measured "
-        f"error is {measured[size]:.2g}. The lower panel is a histogram of 1,000 estimates, each "
-        "divided by the true value, so that a vertical line at 1 marks the true value. The median "
-        f"of the estimates, marked by a dotted line, is {median:.2f}.",
+        "upper panel is a line chart of the relative error against the number of features, from "
+        "16 to 256, on logarithmic axes. Dots mark the measured errors, and a dashed line shows "
+        f"the formula for independent rows. Both fall to the right. {formula} With {size} "
+        f"features, the largest dot, the measured error is {measured[size]:.2g}. The lower panel "
+        "is a histogram of 1,000 estimates, each divided by the true value, so that a vertical "
+        "line at 1 marks the true value. The last bar is for all estimates above 3. The median "
+        f"of the estimates, marked by a dotted vertical line, is {median:.2f}.",
     )
 
 
@@ -232,14 +233,14 @@ def cosine_errors(length: float, features: int) -> Drawn:
     )
     return Drawn(
         go.Figure(lines, axes),
-        "Three curves show the relative error, on a logarithmic axis, against the cosine between "
-        f"two vectors x and y of length {length:g}, with {features:,.0f} features. The error of "
-        "random Fourier features (the trigonometric features) falls from "
-        f"{found['trigonometric'][0]:.3g} at cosine -1 to 0 at cosine 1. The curve of hyperbolic "
-        "features is the mirror image of that curve and rises from 0. The error of positive "
-        f"features also rises from 0, and is highest at cosine 1, with {most:.3g}. At cosine 0 the "
-        f"error of positive features is {found['positive'][middle]:.3g}, and the error of the two "
-        f"other kinds is {found['hyperbolic'][middle]:.3g}.",
+        "A line chart shows the relative error, on a logarithmic axis, against the cosine "
+        f"between two vectors x and y of length {length:g}, with {features:,.0f} features. The "
+        f"error of {called['trigonometric']} falls from {found['trigonometric'][0]:.3g} at cosine "
+        f"-1 to 0 at cosine 1. The line of {called['hyperbolic']} is the mirror image of that "
+        f"line and rises from 0. The error of {called['positive']} also rises from 0, and is "
+        f"highest at cosine 1, with {most:.3g}. At cosine 0 the error of {called['positive']} is "
+        f"{found['positive'][middle]:.3g}, and the error of the two other kinds is "
+        f"{found['hyperbolic'][middle]:.3g}.",
     )
 
 
@@ -300,13 +301,14 @@ def orthogonal_gains(features: int, square: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Two curves show the mean squared error of {features:g} features with orthogonal rows, "
-        "divided by the error of equally many positive features with independent rows, against "
-        "‖z‖² from 0 to 8. No curve rises above a dotted line at 100%. At ‖z‖² = "
-        f"{square:g} dots mark the ratio of FAVOR+, {one:.0%}, and the ratio of hyperbolic "
-        f"features, {both:.0%}. The hyperbolic features use both signs of half as many rows. The "
-        "curve of FAVOR+ first falls and then rises. The curve of hyperbolic features is lowest "
-        "at the left edge, where ‖z‖² is close to 0. At the right edge both curves come near 100%.",
+        f"A line chart shows the mean squared error of {features:g} features with orthogonal "
+        "rows, divided by the error of equally many positive features with independent rows, "
+        "against ‖z‖² from 0 to 8. A dotted horizontal line marks 100%, and no line rises above "
+        f"it. Dots mark ‖z‖² = {square:g}, where the ratio of {display('favor')} is {one:.0%}, "
+        f"and the ratio of {display('hyperbolic')} is {both:.0%}. The hyperbolic features use "
+        f"both signs of half as many rows. The line of {display('favor')} first falls and then "
+        f"rises. The line of {display('hyperbolic')} is lowest at the left edge, where ‖z‖² is "
+        "close to 0. At the right edge both lines come near 100%.",
     )
 
 
@@ -361,13 +363,14 @@ def features_needed(temperature: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Three curves show the number of features needed for a lower error than that of uniform "
+        "A line chart shows the number of features needed for a lower error than that of uniform "
         "attention, against the squared norm t, from 0.1 to 8, on logarithmic axes. A dotted "
-        f"line at {DIM}, the number of channels, lies below all three curves. At t = "
-        f"{temperature:g} FAVOR+ with independent rows needs {favor:,.0f} features, FAVOR++ "
-        f"(least variance) needs {optimal:,.0f}, and FAVOR+ (hyperbolic) needs {both:,.0f}. The "
-        "curve of FAVOR+ with independent rows is lowest near t = 0.64. From t = 2 on all curves "
-        "rise steeply, and the curve of FAVOR++ rises the least.",
+        f"horizontal line at {DIM}, the number of channels, lies below all three curves. Dots "
+        f"mark t = {temperature:g}, where {display('favor-iid')} needs {favor:,.0f} features, "
+        f"{display('favor-optimal')} needs {optimal:,.0f}, and {display('hyperbolic')}, a dashed "
+        f"curve, needs {both:,.0f}. The curve of {display('favor-iid')} is lowest near t = 0.64. "
+        f"From t = 2 on all curves rise steeply, and the curve of {display('favor-optimal')} "
+        "rises the least.",
     )
 
 
@@ -457,11 +460,12 @@ def favor_distance(
         ]
     return Drawn(
         go.Figure(drawn, axes),
-        "Six curves show the distance of attention weights from the weights of softmax, divided by "
-        f"the distance of uniform attention, for {tokens} tokens at t = {t}. They are medians of "
-        "twelve seeds, plotted against the number of features from 16 to 2,048 on logarithmic "
-        "axes. One horizontal line marks uniform attention at 1, and a dotted horizontal line "
-        f"marks the linear kernel at {straight}. {' '.join(beats)}",
+        "A line chart shows the distance of attention weights from the weights of softmax, "
+        "divided by the distance of uniform attention, against the number of features, from 16 "
+        f"to 2,048, for {tokens} tokens at t = {t}. Both axes are logarithmic. There is one line "
+        "for each of six feature maps, through the medians of twelve seeds. A horizontal line at "
+        f"1 marks uniform attention, and a dotted horizontal line at {straight} marks the linear "
+        f"kernel. A diamond marks where the line of a map has won. {' '.join(beats)}",
     )
 
 
@@ -506,11 +510,11 @@ def redrawn_means(
     )  # fmt: skip
     return Drawn(
         go.Figure(drawn, axes),
-        "Two curves show the relative distance of attention weights from softmax against the "
+        "A line chart shows the relative distance of attention weights from softmax against the "
         f"number of draws of {features} features, from 1 to {draws[-1]:,}, on logarithmic axes. "
-        "The curve of the weights computed from the mean of the estimates falls in a straight line "
-        f"to {estimates:g}. The curve of the mean of the weights starts at the same point, but "
-        f"bends away from the straight line and ends higher, at {weights:g}.",
+        "The line of the weights computed from the mean of the estimates falls in a straight "
+        f"line to {estimates:g}. The line of the mean of the weights starts at the same point, "
+        f"but bends away from the other line and ends higher, at {weights:g}.",
     )
 
 
@@ -597,10 +601,11 @@ def causal_habits(factor: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Three curves show the outputs of causal attention at 12 positions. The norm of the last "
-        f"key is multiplied by {factor:g}. If the scales are kept, the first 11 outputs do not "
-        "depend on the last key. If the scales are forgotten, these 11 outputs are wrong by up to "
-        f"{forgotten:.2f}. If the maximum is taken too early and a constant is added, the 11 "
-        f"outputs are wrong by up to {habits:.2f}. The longer the last key is, the closer these "
-        "outputs come to a dashed line, which shows the average of the values so far.",
+        "A line chart shows the outputs of causal attention against the position, from 1 to 12. "
+        f"The norm of the last key is multiplied by {factor:g}. In the widest line the scales are "
+        "kept, and the first 11 outputs do not depend on the last key. In the dotted line the "
+        f"scales are forgotten, and these 11 outputs are wrong by up to {forgotten:.2f}. In the "
+        "third line the maximum is taken too early and a constant is added, and the 11 outputs "
+        f"are wrong by up to {habits:.2f}. The longer the last key is, the closer the third line "
+        "comes to a dashed line, which shows the average of the values so far.",
     )

@@ -80,11 +80,13 @@ def outlier_errors(weights: str, outlier: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Three rising curves show the root mean square error of scores with weights in {weights}, "
-        "against the size of an outlier relative to the other weights, on logarithmic axes. Dots "
-        f"mark the outlier size {outlier:.3g}. At this size, folding the weights and then rounding "
-        f"them gives {first:.2f} times the error of rounding without folding. Rounding before and "
-        f"after folding gives {twice:.2f} times the error of rounding without folding.",
+        f"A line chart shows the root mean square error of scores with weights in {weights}, in "
+        "thousandths of |q||k|, against the size of an outlier relative to the other weights, on "
+        "logarithmic axes. The three lines are for weights that are rounded but not folded, "
+        "folded and then rounded, and rounded before and after folding. All of them rise. Dots "
+        f"mark the outlier size {outlier:.3g}. At this size, folding the weights and then "
+        f"rounding them gives {first:.2f} times the error of rounding without folding. Rounding "
+        f"before and after folding gives {twice:.2f} times the error of rounding without folding.",
     )
 
 
@@ -191,10 +193,10 @@ def mirrored_basis(between: str, mirror: float) -> Drawn:
     folded, dropped = map(_zeros, curves)
     return Drawn(
         go.Figure(traces, axes),
-        "Two curves show the relative root mean square error of the scores, against the angle of "
-        f"the mirror in which P reflects two channels, one from each plane. "
-        f"{SPELLED[str(between)]}. If the "
-        f"inner Pᵀ is folded, the error is {folded}. If the outer P is dropped, the error is "
-        f"{dropped}. At the chosen angle, {mirror:g} degrees, the error is {found[0]:.2f} if the "
+        "A line chart shows the relative root mean square error of the scores, against the angle "
+        "of the mirror in which P reflects two channels, one from each plane, from 0 to 90 "
+        f"degrees. {SPELLED[str(between)]}. If the inner Pᵀ is folded, the error, a solid line, "
+        f"is {folded}. If the outer P is dropped, the error, a dashed line, is {dropped}. Dots "
+        f"mark the chosen angle, {mirror:g} degrees, where the error is {found[0]:.2f} if the "
         f"inner Pᵀ is folded and {found[1]:.2f} if the outer P is dropped.",
     )

@@ -114,14 +114,15 @@ def gated_query(match: float, first: float, second: float, start: bool = False) 
     hull = "the values and of the start token's value 0" if start else "the five values"
     return Drawn(
         fig,
-        f"Top left, bars show the attention weights of a query whose score with key b is "
-        f"{match:g}. The score with each of the four other keys is 0. Key b gets the weight "
-        f"{weights[2]:.2f}, and each of the four other keys gets the weight "
-        f"{weights[1]:.2f}.{begin} Top right, two dots on a sigmoid "
-        f"curve show the gates of channels 1 and 2, which are {gates[0]:.2f} and {gates[1]:.2f}. "
-        f"Below, the plane of the two channels shows the convex hull of {hull}. A circle in the "
-        f"hull at ({path[0][0]:.2f}, {path[1][0]:.2f}) is the output before the gates. A dotted "
-        f"line leads from the circle to the output after the gates, a diamond at "
+        "Three panels show the output of a query with a gate. The upper left panel is a bar "
+        f"chart of the attention weights of the query, whose score is {match:g} with key b and 0 "
+        f"with each of the four other keys. Key b gets the weight {weights[2]:.2f}, and each of "
+        f"the four other keys gets the weight {weights[1]:.2f}.{begin} The upper right panel is a "
+        "line chart of a sigmoid. Two dots on its curve are the gates of channels 1 and 2, which "
+        f"are {gates[0]:.2f} and {gates[1]:.2f}. The lower panel is the plane of the two channels "
+        f"with dots for the values of the five keys and the convex hull of {hull}. A circle in "
+        f"the hull at ({path[0][0]:.2f}, {path[1][0]:.2f}) is the output before the gates. A "
+        "dotted line leads from the circle to the output after the gates, a diamond at "
         f"({path[0][1]:.2f}, {path[1][1]:.2f}).",
     )
 
@@ -160,10 +161,10 @@ def sink_of_keys(score: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "A curve shows the total softmax weight of the keys if every key has score 0 and a sink "
-        f"has score {score:g}. The horizontal axis is the number of keys from 1 to 100,000, on a "
-        "logarithmic scale. The total weight rises with the number of keys. Two dots mark the "
-        f"curve: the total weight of 5 keys is {few:.2f}, and that of 10,000 keys is {many:.2f}.",
+        "A line chart shows the total softmax weight of the keys against the number of keys, "
+        "from 1 to 100,000 on a logarithmic axis, if every key has score 0 and a sink has score "
+        f"{score:g}. The line rises. Two dots mark the total weight of 5 keys, which is "
+        f"{few:.2f}, and that of 10,000 keys, which is {many:.2f}.",
     )
 
 
@@ -213,10 +214,10 @@ def gated_token(weight: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "A curve shows the output of a gated layer against a single token x of one channel, from "
-        f"-3 to 3. The weight of the gate is {weight:g}. A dashed straight line shows x/2, the "
-        f"output for a gate that is always one half. The curve of the output {shape} "
-        f"The outputs for the tokens 1 and -1 sum to {total:.2f}. For a linear map this sum is 0.",
+        "A line chart shows the output of a gated layer against a single token x of one channel, "
+        f"from -3 to 3. The weight of the gate is {weight:g}. A dashed straight line shows x/2, "
+        f"the output for a gate that is always one half. The curve of the output {shape} The "
+        f"outputs for the tokens 1 and -1 sum to {total:.2f}. For a linear map this sum is 0.",
     )
 
 
@@ -268,11 +269,11 @@ def gate_and_sink(sink: float, gate: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Three lines show the factors by which a sink, a gate and both together multiply the "
-        "output of a head. The horizontal axis is the score of the best of eight keys, from -2 to "
-        f"10. The line of a sink of score {sink:g} rises with this score. Its factor is {low:.2f} "
-        f"at score 0, where no key matches, and {high:.2f} at score 8. The line of the gate is "
-        f"horizontal at {through_gate:.2f}. A dashed line shows the product of both factors.",
+        "A line chart shows factors that multiply the output of a head against the score of the "
+        f"best of eight keys, from -2 to 10. The line of a sink of score {sink:g} rises with this "
+        f"score. Its factor is {low:.2f} at score 0, where no key matches, and {high:.2f} at "
+        f"score 8. The line of the gate is horizontal at {through_gate:.2f}. A dashed line shows "
+        "the product of both factors.",
     )
 
 
@@ -364,16 +365,17 @@ def gated_runs(kind: str, start: bool, *, recorded: Seeds) -> Drawn:
 
     weights = [value for of_gates in means["start"].values() for value in of_gates]
     below = (
-        "The lower panel shows mean attention weights on the start token, which lie between "
-        f"{min(weights):.2f} and {max(weights):.2f}."
+        "The lower plot shows attention weights on the start token, whose means lie "
+        f"between {min(weights):.2f} and {max(weights):.2f}."
         if start
-        else "In the lower panel all attention weights on the start token are 0, because there is "
+        else "In the lower plot all attention weights on the start token are 0, because there is "
         "no start token."
     )
     return Drawn(
         fig,
-        f"The two panels show queries of the kind “{kind}” in runs with {sight}. Each of four "
-        "kinds of attention has three marks: one without a gate, one with a headwise gate and one "
-        "with an elementwise gate. The upper panel shows mean squared errors on a logarithmic "
-        f"axis. {' '.join(map(errors, RUNS_OF))} {below}",
+        f"Two dot plots show queries of the kind “{kind}” in runs with {sight}, in a column for "
+        "each of four kinds of attention. A column has three marks: a hollow square without a "
+        "gate, a dot with a headwise gate and a diamond with an elementwise gate. A mark is the "
+        "mean over the seeds, and a vertical line is their range. The upper plot shows the "
+        f"squared error on a logarithmic axis. {' '.join(map(errors, RUNS_OF))} {below}",
     )

@@ -107,12 +107,14 @@ def mean_of_heads(spread: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Above, a heat map shows the mean score of {HEADS} heads for every offset from the query. "
-        f"The directions of the heads are spread evenly over {spread:g} degrees. The high scores "
-        f"form {shape}. At a distance of {RING} patches the mean score {around} "
-        f"direction, and the largest mean score at this distance is {high:.2f}. Below, three "
-        "curves start at 1 and fall with the distance from the query: the mean score along a row, "
-        "the mean score along a diagonal, and the mean of Bessel functions.",
+        f"The upper panel is a heat map of the mean score of {HEADS} heads for every offset from "
+        f"the query, from -{REACH} to {REACH} rows and columns. The directions of the heads are "
+        f"spread evenly over {spread:g} degrees. The high scores form {shape}. At a distance of "
+        f"{RING} patches the mean score {around} direction, and the largest mean score at this "
+        f"distance is {high:.2f}. The lower panel is a line chart of the score against the "
+        f"distance from the query, from 0 to {REACH} patches. Three lines start at 1 and fall. "
+        "They are the mean score along a row, the mean score along a diagonal and, dotted, the "
+        "mean of Bessel functions.",
     )
 
 
@@ -161,12 +163,12 @@ def separable_weights(rows: float, columns: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         fig,
-        "A heat map shows the attention weights of the nine patches around a query. Each weight is "
-        f"the share of its row times the share of its column. The row above has share {rows:g},"
-        f" and the column on the left has share {columns:g}. The neighbour at (−1, −1) gets "
-        f"weight {first:.2f}, and the neighbour at (1, 1) gets {second:.2f}. These two "
-        f"neighbours together get weight {right:.2f}, and the neighbours at (−1, 1) and (1, −1) "
-        f"together get weight {wrong:.2f}.",
+        "A heat map with three rows and three columns shows the attention weights of the nine "
+        "patches around a query. Each weight is the share of its row times the share of its "
+        f"column. The row above has share {rows:g}, and the column on the left has share "
+        f"{columns:g}. The neighbour at (−1, −1) gets weight {first:.2f}, and the neighbour at "
+        f"(1, 1) gets {second:.2f}. These two neighbours together get weight {right:.2f}, and the "
+        f"neighbours at (−1, 1) and (1, −1) together get weight {wrong:.2f}.",
     )
 
 
@@ -246,11 +248,12 @@ def crossed_waves(turn: float, sharpness: float) -> Drawn:
     return Drawn(
         fig,
         f"A heat map shows the attention weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around "
-        "a query. The waves of the head run in two perpendicular directions, which are rotated by "
-        f"{turn:g} degrees from the axes, and have their maxima at (−1, −1) and (1, 1). The scores "
-        f"are multiplied by {sharpness:g} before softmax. The cells at (−1, −1) and (1, 1) get the "
-        f"same weight, together {right:.2f}. The cells at (−1, 1) and (1, −1), on the other "
-        f"diagonal, together get weight {wrong:.2f}.",
+        f"a query, for offsets from -{NEAR} to {NEAR} rows and columns. The waves of the head run "
+        "in two perpendicular directions, which two thin lines through the query show. They are "
+        f"rotated by {turn:g} degrees from the axes. The waves have their maxima at (−1, −1) and "
+        f"(1, 1), and the scores are multiplied by {sharpness:g} before softmax. The cells at "
+        f"(−1, −1) and (1, 1) get the same weight, together {right:.2f}. The cells at (−1, 1) and "
+        f"(1, −1), on the other diagonal, together get weight {wrong:.2f}.",
     )
 
 
@@ -302,12 +305,13 @@ def symbols_asked(upper: str, lower: str, score: float) -> Drawn:
     right = int(upper) + int(lower)
     return Drawn(
         fig,
-        f"A heat map shows the symbols and the attention weights of {2 * NEAR + 1} by "
-        f"{2 * NEAR + 1} cells around a query. The head gives score {score:g} to a 1 at "
-        "(−1, −1) and to a 0 at (1, 1), and score 0 to every other key. The upper "
-        f"neighbour holds a {upper} and gets weight {above:.2f}. The lower neighbour holds a "
-        f"{lower} and gets weight {below:.2f}. The weighted share of ones is {read:.0%}, and "
-        f"the correct number of ones in the two neighbours is {right}.",
+        f"A heat map shows the attention weights of {2 * NEAR + 1} by {2 * NEAR + 1} cells around "
+        "a query, with the symbol of each cell, 0 or 1, as a number. The head gives score "
+        f"{score:g} to a 1 at (−1, −1) and to a 0 at (1, 1), and score 0 to every other key. "
+        f"Rings mark these two neighbours. The upper neighbour holds a {upper} and gets weight "
+        f"{above:.2f}. The lower neighbour holds a {lower} and gets weight {below:.2f}. The "
+        f"weighted share of ones is {read:.0%}, and the correct number of ones in the two "
+        f"neighbours is {right}.",
     )
 
 
@@ -375,13 +379,7 @@ def neighbour_accuracies(
         height=360,
         margin={"l": 96, "r": 8, "t": 34, "b": 84},
     )
-    best, worst = max(means, key=lambda name: means[name]), min(means, key=lambda name: means[name])
-    told = (
-        f"The highest mean is {means[best]:.2f} ({called[best]}), and the lowest is "
-        f"{means[worst]:.2f} ({called[worst]})."
-        if f"{means[best]:.2f}" != f"{means[worst]:.2f}"
-        else f"The mean of every encoder is {means[best]:.2f}."
-    )
+    told = " ".join(f"The mean of {called[name]} is {mean:.2f}." for name, mean in means.items())
     if levels:
         low = [called[name] for name, p in levels.items() if p < 0.05]  # not corrected
         told += (
@@ -390,7 +388,8 @@ def neighbour_accuracies(
         )
     return Drawn(
         fig,
-        f"Dots show the accuracy of {len(found)} encoders in {TASKS[task]}, on grids "
-        f"{SIZES[grids]}. Each encoder has {count} dots, one for each seed. {told} A dotted line "
-        f"marks {guess:.2f}, the accuracy of a model that always gives the most frequent answer.",
+        f"A dot plot shows the accuracy of {len(found)} encoders, in a row for each encoder, in "
+        f"{TASKS[task]}, on grids {SIZES[grids]}. Each encoder has {count} dots, one for each "
+        f"seed, and its mean is printed on the right. {told} A dotted vertical line marks "
+        f"{guess:.2f}, the accuracy of a model that always gives the most frequent answer.",
     )

@@ -121,12 +121,14 @@ def model_clocks(model: str, position: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, frame),
-        f"Number of positions that each pair of {model} takes for a full turn, against the pair, "
-        f"on a logarithmic vertical axis. The numbers lie between {_plain(min(turns))} and "
-        f"{_plain(max(turns))}. At position {position:,.0f}, the number of rotating pairs that "
-        f"have not made a full turn is {found['slow']:.0f} of {len(turns)}. The number of pairs "
-        f"below the dotted line is {found['loose']:.0f}. The angle of a pair below this line can "
-        "be wrong by over a tenth of a radian at this position, if it is rounded to bfloat16.",
+        f"A dot plot shows the number of positions that each pair of {model} takes for a full "
+        "turn, on a logarithmic axis, against the pair. The numbers lie between "
+        f"{_plain(min(turns))} and {_plain(max(turns))}. A horizontal line marks position "
+        f"{position:,.0f}, and hollow marks are pairs that have not made a full turn there. They "
+        f"are {found['slow']:.0f} of {len(turns)} rotating pairs. A dotted horizontal line marks "
+        "where rounding to bfloat16 matters. The angle of a pair below this line can be wrong by "
+        "over a tenth of a radian at this position, if it is rounded to bfloat16. The number of "
+        f"pairs below the dotted line is {found['loose']:.0f}.",
     )
 
 
@@ -204,10 +206,12 @@ def bfloat_angles(position: int) -> Drawn:
     )
     return Drawn(
         panels(angles, height=400, margin={"l": 60, "r": 12, "t": 48, "b": 92}),
-        f"Errors of the angles of Llama 3 in bfloat16 at position {position:,.0f}, in radians on a "
-        "logarithmic axis, against the 64 pairs from high to low frequency. The line of the bound "
-        "falls with the frequency. Three curves show the errors for a rounded position, a rounded "
-        f"frequency and a rounded product, and none of these curves rises above the bound. {told}",
+        "A line chart shows the errors of the angles of Llama 3 in bfloat16 at position "
+        f"{position:,.0f}, in radians on a logarithmic axis, against the 64 pairs from high to "
+        "low frequency. The line of the bound falls with the frequency. Three lines show the "
+        "errors for a rounded position, a rounded frequency and a rounded product, and none of "
+        "these lines rises above the bound. A dotted horizontal line marks an error of 0.1 "
+        f"radians. {told}",
     )
 
 
@@ -263,11 +267,11 @@ def mirrored_loss(share: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, frame),
-        f"Three curves of the loss against the coefficient c, from −1 to 1. The dotted curve of "
-        f"the original examples falls with c, and the dashed curve of the mirrored examples is its "
-        f"mirror image, which rises. All three curves meet at c = 0. If {share:.0%} of the "
-        f"examples are mirrored, the solid curve of the mixture has the slope "
-        f"{found['slope']:.2f} at c = 0, which a red line shows.",
+        "A line chart shows the loss against the coefficient c, from −1 to 1. The dotted curve "
+        "of the original examples falls with c, and the dashed curve of the mirrored examples is "
+        "its mirror image, which rises. A solid curve is the loss of a mixture, of which "
+        f"{share:.0%} are mirrored examples. All three curves meet at c = 0. A short straight "
+        f"line touches the solid curve at c = 0 and shows its slope there, {found['slope']:.2f}.",
     )
 
 
@@ -329,8 +333,9 @@ def tiled_pair(alpha: float, beta: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The figure shows the plane of a pair whose two channels rotate by {alpha:g} and {beta:g} "
-        f"degrees, with the unit circle and its image. The image of the circle is {shape}. The "
-        f"shortest radius of the image is {short:.2f}. The longest radius of the image is "
-        f"{long:.2f}. The determinant of the map is {found['det']:.2f}.",
+        "A diagram shows the plane of a pair of channels with the unit circle and its image, if "
+        f"the two channels rotate by {alpha:g} and {beta:g} degrees. The image of the circle is "
+        f"{shape}, and two thick lines from the origin with a dot at the end are the images of "
+        f"the axes. The shortest radius of the image is {short:.2f}. The longest radius of the "
+        f"image is {long:.2f}. The determinant of the map is {found['det']:.2f}.",
     )

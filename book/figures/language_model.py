@@ -107,12 +107,14 @@ def nearest_tokens(length: int, half_life: int) -> Drawn:
     shares = {name: found[name][-1] for name in names}
     return Drawn(
         fig,
-        f"Three curves of the share of the position weight on the k nearest of {length:g} tokens, "
-        f"against k. All three rise to 100%. At k = {NEAR} the curve of "
+        f"A line chart shows the share of the position weight on the k nearest of {length:g} "
+        "tokens against k, on a logarithmic axis. The three lines are for a decay with half-life "
+        f"{half_life:g}, the cosine weight and no weight, and all of them rise to 100%. A dotted "
+        f"vertical line marks k = {NEAR}, where the line of "
         f"{pick(found['cosine_wins'], 'the decay', 'the cosine weight')} is highest. The nearest "
-        f"{NEAR} tokens get {shares['gla']:.1%} of the weight with the decay, whose half-life is "
-        f"{half_life:g}. The nearest {NEAR} get {shares['cosine']:.1%} with the cosine weight and "
-        f"{shares['uniform']:.1%} without a weight.",
+        f"{NEAR} tokens get {shares['gla']:.1%} of the weight with the decay, "
+        f"{shares['cosine']:.1%} with the cosine weight and {shares['uniform']:.1%} without a "
+        "weight.",
     )
 
 
@@ -156,10 +158,11 @@ def unit_strictness(unit: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two rising curves of the difference in perplexity, in per cent, against the difference "
-        f"in bits per byte. A dotted curve is for units of one byte, and the other curve is for "
-        f"units of {unit:g} bytes. On the other curve, a difference in perplexity of "
-        f"5% is {five:.3f} bits per byte, and a difference of 10% is {ten:.3f} bits per byte.",
+        "A line chart shows the difference in perplexity, in percent, against the difference in "
+        "bits per byte, from 0 to 0.15. Both lines rise from 0. The dotted line is for units of "
+        f"one byte, and the solid line is for units of {unit:g} bytes. Two dots on the solid line "
+        f"mark a difference in perplexity of 5%, which is {five:.3f} bits per byte, and a "
+        f"difference of 10%, which is {ten:.3f} bits per byte.",
     )
 
 
@@ -283,12 +286,15 @@ def within_percent(percent: float, unit: float) -> Drawn:
     least, most = (end(means, key=means.__getitem__) for end in (min, max))
     return Drawn(
         go.Figure(traces, axes),
-        f"Bits per byte of {len(names)} models, one row each, with five seeds and the 95% interval "
-        f"of the mean. The lowest mean is {means[least]:.2f}, of {least}, and the highest mean is "
-        f"{means[most]:.2f}, of {most}. A red line marks a perplexity {percent:g}% above that of "
-        f"{said(BASE)}, which is {found['more']:.3f} bits per byte more. The number of other "
-        f"models with a mean to the left of this line is {found['count']:.0f} of "
-        f"{len(names) - 1}.",
+        f"A dot plot shows the bits per byte of {len(names)} models, in a row for each model, "
+        "with a dot for each of five seeds and a thick line for the 95% interval of the mean. "
+        f"The lowest mean is {means[least]:.2f}, of {least}, and the highest mean is "
+        f"{means[most]:.2f}, of {most}. A tall vertical line marks a perplexity {percent:g}% "
+        f"above that of {said(BASE)}, which is {found['more']:.3f} bits per byte more. Left of "
+        f"this line are the means of {found['count']:.0f} of the {len(names) - 1} other models, "
+        "and the dots of all models right of it are pale. Three thin vertical lines mark tables "
+        f"that count after one, two and three bytes, which need {FLOORS[0]}, {FLOORS[1]} and "
+        f"{FLOORS[2]} bits per byte.",
     )
 
 
@@ -332,8 +338,9 @@ def leads_in_units(unit: float) -> Drawn:
     first, *_, last = sorted(bits, key=lambda name: bits[name])
     return Drawn(
         go.Figure(rows, axes),
-        f"One bar for each of {len(bits)} models shows its difference in perplexity from "
-        f"{said(BASE)} after 4,000 steps, for units of {unit:g} bytes. The lowest "
+        f"A horizontal bar chart shows the difference in perplexity from {said(BASE)}, in "
+        f"percent, after 4,000 steps, for units of {unit:g} bytes. It has one bar for each of "
+        f"{len(bits)} models, and a bar to the left of 0 is a lower perplexity. The lowest "
         f"difference is {least:+.1f}%, of {first}. The highest difference is {most:+.1f}%, of "
         f"{last}.",
     )
@@ -347,8 +354,6 @@ def _leads_at(step: Tensor, steps: list[int], leads: list[list[float]]) -> dict[
     return {
         "now": now,
         "ends": torch.stack([now.amin(-1), now.amax(-1)]),
-        "best": (((now >= now.amax(-1)).double().cumsum(-1) == 0).double()).sum(-1),
-        "worst": (((now <= now.amin(-1)).double().cumsum(-1) == 0).double()).sum(-1),
         "step": step.expand(len(leads)),
     }
 
@@ -371,7 +376,6 @@ def lead_by_step(step: int) -> Drawn:
     found = _leads_at(step, LOGGED, leads)
     names, colours = [said(name) for name in LED], [COLOURS[method(name)] for name in LED]
     last, first = found["ends"]
-    spoken = [name.removesuffix(" (Mamba-2)") for name in names]
     looks = zip(names, leads, colours, strict=True)
     traces = [
         line(LOGGED, values, shade, name, width=2, hover="step %{x:,}: %{y:.2f} bits per byte",
@@ -388,11 +392,14 @@ def lead_by_step(step: int) -> Drawn:
         xaxis=axis("training step", 0, LOGGED[-1]),
         yaxis=axis("bits per byte below softmax + RoPE", -1.5, 0.7),
     )
+    told = " ".join(
+        f"The line of {name} is at {lead:+.2f} at this step."
+        for name, lead in zip(names, found["now"], strict=True)
+    )
     return Drawn(
         go.Figure(traces, axes),
-        f"Advantage over {said(BASE)} in bits per byte of training batches, against the training "
-        f"step, one curve for each of {len(names)} models. A curve above 0 means fewer bits than "
-        f"{said(BASE)}. At step {step:,g} the highest curve is that of "
-        f"{pick(found['best'], *spoken)}, at {first:+.2f}. The lowest curve is that of "
-        f"{pick(found['worst'], *spoken)}, at {last:+.2f}.",
+        "A line chart shows by how many bits per byte of training batches a model is better than "
+        f"{said(BASE)}, against the training step, from 0 to {LOGGED[-1]:,}. There is one line "
+        f"for each of {len(names)} models, and a line above 0 means fewer bits than {said(BASE)}. "
+        f"Dots mark step {step:,g}. {told}",
     )

@@ -192,15 +192,16 @@ def beyond_training(method: str, scale: float) -> Drawn:
     low, high = found["far"]
     return Drawn(
         fig,
-        f"The upper panel plots the score of a key {SCALED[method]} against its distance in "
-        f"tokens, on a logarithmic axis, for a text {scale:g} times as long as in training. The "
-        f"training distances, up to {TRAINED - 1}, are shaded. The score is {near:.1f} at "
-        f"distance {NEAR[0]} and {last:.1f} at distance {TRAINED - 1}. At the larger distances of "
-        f"this text the score is between {low:.1f} and {high:.1f}. A dotted line shows the "
-        "preference for near keys to which the score was fitted; it continues to fall. The lower "
-        "panel has one bar per pair, with the share of the circle whose angles occurred in "
-        "training, and the share whose angles are new at test. Of the "
-        f"{PAIRS} pairs, {found['meet']:.0f} meet new angles.",
+        f"Two panels show RoPE {SCALED[method]} for a text {scale:g} times as long as in "
+        "training. The upper panel is a line chart of the score of a key against its distance in "
+        "tokens, on a logarithmic axis. A shaded band covers the distances in training, up to "
+        f"{TRAINED - 1}. A solid line is the score, which is {near:.1f} at distance {NEAR[0]} and "
+        f"{last:.1f} at distance {TRAINED - 1}. At the larger distances of this text the score is "
+        f"between {low:.1f} and {high:.1f}. A dotted line shows the preference for near keys to "
+        "which the score was fitted, and this line continues to fall. The lower panel is a bar "
+        "chart with one stacked bar per pair, from high to low frequency. A bar consists of the "
+        "share of the circle whose angles occurred in training, and the share whose angles are "
+        f"new at test. Of the {PAIRS} pairs, {found['meet']:.0f} meet new angles.",
     )
 
 
@@ -257,12 +258,11 @@ def stale_cache(scale: float) -> Drawn:
     ]
     return Drawn(
         go.Figure(curves, axes),
-        f"Score of a query and a key that is {APART} tokens before the query, against the "
-        f"position of the key, from 0 to {KEYS[-1]}. The query is rotated with the scale "
-        f"s = {scale:g}. If the key is rotated again with this scale, the score is "
-        f"{anew[0]:.1f} at every position, a horizontal dashed line. {where}. The lowest "
-        f"point of the solid curve is at {low:.1f}. The highest point of this curve is at "
-        f"{high:.1f}.",
+        f"A line chart shows the score of a query and a key that is {APART} tokens before the "
+        f"query, against the position of the key, from 0 to {KEYS[-1]} tokens. The query is "
+        f"rotated with the scale s = {scale:g}. If the key is rotated again with this scale, the "
+        f"score is {anew[0]:.1f} at every position, a horizontal dashed line. {where}. The solid "
+        f"line of this key has its lowest point at {low:.1f} and its highest point at {high:.1f}.",
     )
 
 
@@ -313,7 +313,7 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
             dots([tokens], [found["here"][i]], COLOURS[name], hover=hover),
         ]
         said.append(f"{label.partition(' (')[0]} {found['beyond'][i]:.0%}")
-    wide = pick(found["wider"], "KERPLE’s curve is higher", "ALiBi’s curve is higher")
+    wide = pick(found["wider"], "The line of KERPLE is higher", "The line of ALiBi is higher")
     told = ", ".join(said)
     ticks = [1, 8, 64, 512, 4096]
     axes = layout(
@@ -328,13 +328,14 @@ def heard_window(tokens: int, r1: float, inverse: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"Two curves of the effective window of a head in tokens, against the number of tokens of "
-        f"the text, on logarithmic axes. Lengths up to the training length, {TRAINED}, are "
-        f"shaded. In a text of {tokens:,.0f} tokens, KERPLE's logarithmic form with r₁ = {r1:g} "
-        f"has a window of {found['here'][0]:.1f} tokens. ALiBi with slope 1/{inverse:g} has a "
-        f"window of {found['here'][1]:.1f} tokens. {wide} at this length. KERPLE gives "
+        "A line chart shows the effective window of a head, in tokens, against the number of "
+        f"tokens of the text, from 1 to {LONGEST:,}, on logarithmic axes. A shaded band covers "
+        f"the lengths up to the training length, {TRAINED}. Dots mark a text of {tokens:,.0f} "
+        f"tokens, where {names['kerple-log']} with r₁ = {r1:g} has a window of "
+        f"{found['here'][0]:.1f} tokens. {names['alibi']} with slope 1/{inverse:g} has a window "
+        f"of {found['here'][1]:.1f} tokens. {wide} at this length. {names['kerple-log']} gives "
         f"{found['beyond'][0]:.0%} of the weight to tokens beyond the nearest {TRAINED}, and "
-        f"ALiBi gives {found['beyond'][1]:.0%}.",
+        f"{names['alibi']} gives {found['beyond'][1]:.0%}.",
     )
 
 
@@ -402,11 +403,12 @@ def read_on(method: str, *, recorded: Seeds) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(_among(method, recorded, LENGTHS), axes),
-        f"{len(recorded)} curves, one per method, of the bits per byte of the same text against "
-        f"the number of bytes that are read. The curve of “{NAMES[method]}” is in colour, with its "
-        f"95% interval. This method needs {values[0]:.2f} bits per byte if 64 bytes are read, and "
-        f"{values[-1]:.2f} bits per byte if 1,024 bytes are read. At 1,024 bytes, "
-        f"{_others(fewer)} a lower mean.",
+        "A line chart shows the bits per byte of the same text against the number of bytes that "
+        f"are read, from {LENGTHS[0]} to {LENGTHS[-1]:,} on a logarithmic axis. It has "
+        f"{len(recorded)} lines, one per method. The line of “{NAMES[method]}” is thick, with "
+        f"dots and a band for its 95% interval. This method needs {values[0]:.2f} bits per byte "
+        f"if 64 bytes are read, and {values[-1]:.2f} bits per byte if 1,024 bytes are read. At "
+        f"1,024 bytes, {_others(fewer)} a lower mean.",
     )
 
 
@@ -450,11 +452,12 @@ def above_window(method: str, *, recorded: Seeds) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(_among(method, recorded, places, _bent), axes),
-        f"{len(recorded)} curves, one per method, of a difference against the position in a text "
-        f"of 1,024 bytes: bits per byte minus the bits per byte with a sliding window of 64 bytes. "
-        f"The training positions are shaded. The curve of “{NAMES[method]}” is in colour, with "
-        f"its 95% interval. The mean difference of this method is {first} up to position 64, and "
-        f"{last} from position 512 on.",
+        "A line chart shows bits per byte minus the bits per byte with a sliding window of 64 "
+        "bytes, against the position in a text of 1,024 bytes, on a logarithmic axis. It has "
+        f"{len(recorded)} lines, one per method. A shaded band covers the positions in training. "
+        f"The line of “{NAMES[method]}” is thick, with dots and a band for its 95% interval. The "
+        f"mean difference of this method is {first} up to position 64, and {last} from position "
+        "512 on.",
     )
 
 
@@ -497,9 +500,10 @@ def lost_and_found(
     )
     return Drawn(
         go.Figure(marks, axes),
-        f"{len(found)} dots, one per method, of the share of needles found among {tokens} tokens "
-        f"against the increase in bits per byte on text, relative to reading 64 bytes. {many} of "
-        f"the methods find at least 0.95 of the needles. {NAMES[worst]} finds the smallest share, "
+        f"A scatter plot shows the share of needles found among {tokens} tokens against the "
+        f"increase in bits per byte on text, relative to reading 64 bytes. It has {len(found)} "
+        f"dots, one per method, each with the name of its method. {many} of the methods find at "
+        f"least 0.95 of the needles. {NAMES[worst]} finds the smallest share, "
         f"{found[worst][1]:.2f}. {NAMES[most]} has the largest increase on text, "
         f"{found[most][0]:.2f} bits per byte. {shares}",
     )

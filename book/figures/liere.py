@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import at_one_place, axis, bars, dots, line, rounded, segments
+from book.figures.marks import at_one_place, axis, bars, dots, line, listed, rounded, segments
 from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, Panel, computed, layout, panels, pick
 from stringlib.algebra import skew
@@ -72,11 +72,12 @@ def numbers_of_an_encoder(coordinates: str, channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Four rising curves show the number of independent parameters of encoders with {known}, "
-        f"on a logarithmic axis, against the number of channels. At {channels:g} channels this "
-        f"number is {most:,.0f} for the free generators of LieRE and {whole:,.0f} for a full "
-        f"STRING. It is {table:,.0f} for the frequencies of a STRING alone and {circulant:,.0f} "
-        "for Circulant-STRING.",
+        f"A line chart shows the number of independent parameters of encoders with {known}, on a "
+        f"logarithmic axis, against the number of channels, from {CHANNELS[0]} to {CHANNELS[-1]}. "
+        f"All four lines rise. Dots mark {channels:g} channels, where this number is {most:,.0f} "
+        f"for the free generators of LieRE and {whole:,.0f} for a full STRING such as "
+        f"Cayley-STRING. It is {table:,.0f} for RoPE-Mixed, which has only the frequencies of a "
+        f"STRING, and {circulant:,.0f} for Circulant-STRING.",
     )
 
 
@@ -151,10 +152,11 @@ def area_error(query: float, first: float, second: float) -> Drawn:
         panels(
             [triangle, sizes], height=370, across=0.12, margin={"l": 30, "r": 8, "t": 34, "b": 48}
         ),
-        "The left panel shows a triangle with corners at the origin, a query at "
-        f"({query:g}, 0) and a key at ({first:g}, {second:g}). Its area is {area:.2f}. In the "
-        f"right panel two bars show the size of LieRE's error, {error:.3f}, and the size of the "
-        f"leading term of this error, {leading:.3f}. This term is the area times the commutator.",
+        "The left panel is a diagram of a triangle with corners at the origin, a query at "
+        f"({query:g}, 0) and a key at ({first:g}, {second:g}). Its area is {area:.2f}. The right "
+        f"panel is a bar chart with two bars. They are the size of LieRE's error, {error:.3f}, "
+        f"and the size of the leading term of this error, {leading:.3f}. This term is the area "
+        "times the commutator.",
     )
 
 
@@ -227,11 +229,13 @@ def far_out(direction: float, distance: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Two curves show how far the product of the rotations of query and key is from two fixed "
-        "matrices, its limit and its value at the origin. The horizontal axis is the distance s of "
-        f"the query from the origin, on a logarithmic scale. The direction of the query is "
-        f"{direction:g} degrees from the offset. At s = {found['s']:,.0f} the product is "
-        f"{limit:.3f} from its limit and {origin:.3f} from its value at the origin. {grows}.",
+        "A line chart shows how far the product of the rotations of query and key is from two "
+        "fixed matrices, in the Frobenius norm, against the distance s of the query from the "
+        "origin, from 1 to 1,000 on a logarithmic axis. One line is the distance of the product "
+        "from its limit, and the other line is the distance from its value at the origin. The "
+        f"direction of the query is {direction:g} degrees from the offset. Dots mark s = "
+        f"{found['s']:,.0f}, where the product is {limit:.3f} from its limit and {origin:.3f} "
+        f"from its value at the origin. {grows}.",
     )
 
 
@@ -274,7 +278,7 @@ def shifted_accuracy(
         ends_of.append((mean[-1], name))
         starts.append(mean[0])
     low_start, high_start = min(starts), max(starts)
-    (worst_mean, worst), (best_mean, best) = min(ends_of), max(ends_of)
+    told = [f"{mean:.2f} for {name}" for mean, name in ends_of]
     lowest = min(row[-1] for row in recorded[str(seeds)])
     axes = layout(
         height=420,
@@ -285,9 +289,10 @@ def shifted_accuracy(
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Thick lines show the mean accuracy of {len(recorded)} encoders against the shift of both "
-        "coordinates, with bars of one standard error. Without a shift all means are between "
-        f"{low_start:.2f} and {high_start:.2f}. After a shift of {places[-1]} the highest mean is "
-        f"{best_mean:.2f} ({best}), and the lowest is {worst_mean:.2f} ({worst}). Thin lines show "
-        f"the single seeds of {seeds}, and the lowest of these lines ends at {lowest:.2f}.",
+        f"A line chart shows the accuracy of {len(recorded)} encoders against the shift of both "
+        f"coordinates, from {places[0]} to {places[-1]}. Thick lines are means, with vertical "
+        f"bars of one standard error. Without a shift all means are between {low_start:.2f} and "
+        f"{high_start:.2f}. After a shift of {places[-1]} the means are {listed(told)}. Thin "
+        f"lines are the single seeds of {seeds}, and the lowest of these lines ends at "
+        f"{lowest:.2f}.",
     )

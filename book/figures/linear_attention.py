@@ -17,6 +17,7 @@ from book.figures.marks import (
     downwards,
     heat,
     line,
+    listed,
     pin,
     rounded,
     significant,
@@ -183,14 +184,14 @@ def three_forms(token: int, chunk: int) -> Drawn:
     return Drawn(
         fig,
         f"Four panels show causal linear attention at token {token}, with {size} per chunk. The "
-        "panel at the top left shows the similarities of 8 queries and 8 keys as a triangle, "
-        f"because no query attends to a later key. {frames_said} The panel at the top right shows "
-        "four sums of the token as stacked bars: one bar for each of three value channels, and one "
-        f"for the denominator. To the denominator the state contributes {by_state:.2f} and the "
-        f"chunk {own:.2f}. A mark at the top of this bar shows the sum over the whole row, "
-        f"{row:.2f}. The two panels below show the state before token {first} and the state after "
-        f"token {token} as tables, with "
-        "one row for each of four features.",
+        "upper left panel is a heat map of the similarities of 8 queries and 8 keys, which form "
+        f"a triangle, because no query attends to a later key. {frames_said} The upper right "
+        "panel is a bar chart of four sums of the token, with one stacked bar for each of three "
+        "value channels and one for the denominator. To the denominator the state contributes "
+        f"{by_state:.2f} and the chunk {own:.2f}. A horizontal mark at the top of this bar shows "
+        f"the sum over the whole row, {row:.2f}. The two lower panels are tables of the state "
+        f"before token {first} and of the state after token {token}, with one row for each of "
+        "four features and one column for each sum.",
     )
 
 
@@ -230,12 +231,13 @@ def taylor_weights(score: float, order: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "The weight of a key before the division is plotted on a logarithmic axis against the "
-        "score s from -4 to 4. The exponential is a straight line that rises to the right. The "
-        f"curve of the Taylor polynomial with powers up to {power} touches the straight line near "
-        "score 0, lies above the line at the left edge and below it at the right edge. A dot on "
-        f"each curve marks score {score:g}, where the polynomial is {found['ratio']:.3g} times the "
-        f"exponential. With 16 channels the polynomial takes {features:,} features.",
+        "A line chart shows the weight of a key before the division, on a logarithmic axis, "
+        "against the score s from -4 to 4. The exponential is a straight line that rises to the "
+        f"right. The curve of the Taylor polynomial with powers up to {power} touches the "
+        "straight line near score 0, lies above the line at the left edge and below it at the "
+        f"right edge. A dot on each curve marks score {score:g}, where the polynomial is "
+        f"{found['ratio']:.3g} times the exponential. With 16 channels the polynomial takes "
+        f"{features:,} features.",
     )
 
 
@@ -284,14 +286,13 @@ def counted_products(features: int, chunk: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "The number of multiplications per token is plotted against the number of tokens, from 8 "
-        f"to 32,768, on two logarithmic axes, for {features:g} features. There are three lines. "
-        "The line of all pairs rises in proportion to the number of tokens. It crosses the "
-        f"horizontal line of one state at {crossing:,.0f} tokens, marked by a dot. The dashed line "
-        f"shows attention in chunks (tokens per chunk: {chunk:g}) and is nearly horizontal. At the "
-        "right edge of the plot all pairs take "
-        f"{most:,.0f} multiplications per token, one state takes {found['level']:,.0f}, and the "
-        f"chunks take {chunks:,.0f}.",
+        "A line chart shows the number of multiplications per token against the number of "
+        f"tokens, from 8 to 32,768, on two logarithmic axes, for {features:g} features. The line "
+        f"of all pairs rises in proportion to the number of tokens. A dot marks {crossing:,.0f} "
+        "tokens, where this line crosses the horizontal line of one state. A dashed line shows "
+        f"attention in chunks of {chunk:g} and is nearly horizontal. At the right edge all pairs "
+        f"take {most:,.0f} multiplications per token, one state takes {found['level']:,.0f}, and "
+        f"the chunks take {chunks:,.0f}.",
     )
 
 
@@ -331,13 +332,13 @@ def crosstalk(pairs: int, overlap: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "The error of a recalled value is plotted against the number n of stored pairs, from 1 to "
-        "1,024, on a logarithmic axis. The solid line is the mean-field approximation for an "
-        f"overlap of {overlap:g}, that is, for wrong keys whose mean similarity with a query is "
-        f"{overlap:g} times the similarity of the right key. A dot marks n = {pairs:g}, where the "
-        f"error is {error:.2f} and the right value has {right:.1%} of the weight. The dotted line "
-        "is the lower bound for 64 features. This bound is 0 up to 64 pairs and then rises "
-        "towards 1.",
+        "A line chart shows the error of a recalled value against the number n of stored pairs, "
+        "from 1 to 1,024, on a logarithmic axis. The solid line is the mean-field approximation "
+        f"for an overlap of {overlap:g}, that is, for wrong keys whose mean similarity with a "
+        f"query is {overlap:g} times the similarity of the right key. A vertical line up to a dot "
+        f"marks n = {pairs:g}, where the error is {error:.2f} and the right value has {right:.1%} "
+        "of the weight. The dotted line is the lower bound for 64 features. This bound is 0 up "
+        "to 64 pairs and then rises towards 1.",
     )
 
 
@@ -435,14 +436,15 @@ def recalled_pairs(
     order = [_called(name) for name in sorted(MAPS, key=lambda name: found["error"][name][at])]
     return Drawn(
         fig,
-        "Two panels show six methods against the number of stored pairs, from 1 to 1,024. ReLU and "
-        f"FAVOR+ have {features} features. The upper panel shows the error of a recalled value. In "
-        "this panel the curves of ReLU and ELU+1 follow the dashed lines of the mean-field "
-        "approximation, and the curve of least squares follows the dotted lower bound for 64 "
-        "features, which is far below the dashed lines. In order of increasing error with 64 "
-        f"pairs, the methods are {', '.join(order[:-1])} and {order[-1]}. The lower panel shows "
-        "the share of the values that are decoded. With 64 pairs ReLU has an error of "
-        f"{error:.2f} and decodes {decoded:.0%} of the values.",
+        "Two line charts show six methods against the number of stored pairs, from 1 to 1,024 on "
+        f"a logarithmic axis. A dotted vertical line marks 64 pairs. {_called('ReLU')} and "
+        f"{_called('random')} have {features} features. The upper chart shows the error of a "
+        "recalled value. Two thin dashed lines are the mean-field approximation, which the lines "
+        f"of {_called('ReLU')} and {_called('elu')} follow. A dotted line far below them is the "
+        "lower bound for 64 features, which the line of least squares follows. In order of "
+        f"increasing error with 64 pairs, the methods are {listed(order)}. The lower chart shows "
+        f"the share of the values that are decoded. With 64 pairs {_called('ReLU')} has an error "
+        f"of {error:.2f} and decodes {decoded:.0%} of the values.",
     )
 
 
@@ -533,12 +535,13 @@ def turned_query(angle: float) -> Drawn:
     )
     return Drawn(
         fig,
-        "The upper panel shows five keys in the plane, labelled with their values from -1 to 1, "
-        f"and a query at an angle of {angle:g} degrees. The lower panel shows the outputs of "
-        "softmax, ReLU and signed features against the angle of the query, from 0 to 360 degrees. "
-        f"For this query softmax returns {soft:.2f} and ReLU returns {relu:.2f}. With signed "
-        f"features the denominator is {total:.2f} and the output is {signed:.1f}. The curve of "
-        "signed features leaves the plot "
-        "near 138 and 318 degrees, where the denominator is 0. ReLU returns 0 between 180 and 270 "
-        "degrees. The curve of softmax stays between -1 and 1.",
+        "The upper panel is a diagram of five keys in the plane, labelled with their values from "
+        f"-1 to 1, and a query at an angle of {angle:g} degrees. A dashed line through the origin "
+        "marks the queries for which the denominator of signed features is 0. The lower panel is "
+        "a line chart of the outputs of softmax, ReLU and signed features against the angle of "
+        "the query, from 0 to 360 degrees. Dots mark this query, for which softmax returns "
+        f"{soft:.2f} and ReLU returns {relu:.2f}. With signed features the denominator is "
+        f"{total:.2f} and the output is {signed:.1f}. The line of signed features leaves the plot "
+        "near 138 and 318 degrees, where the denominator is 0. ReLU returns 0 between 180 and "
+        "270 degrees. The line of softmax stays between -1 and 1.",
     )

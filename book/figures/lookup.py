@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from book.figures.marks import axis, dots, line
+from book.figures.marks import axis, dots, line, listed
 from book.measures import looked_up
 from book.names import display
 from lab.explore import COLOURS, PALETTE, Drawn, layout
@@ -55,6 +55,7 @@ def lookup_frontier(distance: int) -> Drawn:
     traces: list[go.Scatter] = [
         line([1e3, 2e6], [GUESS, GUESS], PALETTE["grey"], "guessing", width=1.5, dash="dot")
     ]
+    told = []
     for name, (cells, colour, symbol) in SERIES.items():
         kept = [kept_bytes(distance, **METHODS[cell]) for cell in cells]
         found = [right[f"{cell}, {distance}"] for cell in cells]
@@ -67,8 +68,10 @@ def lookup_frontier(distance: int) -> Drawn:
         if len(kept) > 1:
             marks.update(mode="lines+markers", line={"color": colour, "width": 1.5})
         traces += [seeds, marks]
-    softmax = kept_bytes(distance)
-    small = right[f"ELU, four heads, {distance}"]
+        told.append(
+            f"{display(name)} retrieves {listed([f'{x:.2f}' for x in means])} of the values and "
+            f"keeps {listed([f'{x:,}' for x in kept])} bytes."
+        )
     axes = layout(
         height=500,
         margin={"b": 200},
@@ -76,15 +79,10 @@ def lookup_frontier(distance: int) -> Drawn:
         xaxis=axis("bytes that the layer keeps", 3, 6.3, type="log", dtick=1),
         yaxis=axis("share of values retrieved", 0, 1.04),
     )
-    told = {n: mean(right[f"{n}, {distance}"]) for n in ("window", "ELU, eight heads")}
     return Drawn(
         go.Figure(traces, axes),
-        f"The figure shows the share of values retrieved {distance:,} tokens after the pairs, "
-        "against the bytes that a layer keeps, on a logarithmic axis. Softmax retrieves all "
-        f"values and keeps {softmax:,} bytes. Linear attention (ELU+1) with four heads retrieves "
-        f"{mean(small):.2f} of the values and keeps "
-        f"{kept_bytes(distance, **METHODS['ELU, four heads']):,} bytes. With eight heads it "
-        f"retrieves {told['ELU, eight heads']:.2f} of the values and keeps about half as many "
-        f"bytes. Softmax over the last 64 tokens retrieves {told['window']:.2f} of the "
-        f"values{', about as many as a guess would' if told['window'] < 0.1 else ''}.",
+        f"A scatter plot shows the share of values retrieved {distance:,} tokens after the pairs, "
+        "against the bytes that a layer keeps, on a logarithmic axis. Large marks are the means "
+        "of a method, small dots are its seeds, and a line joins the means if there are several. "
+        f"A dotted horizontal line marks the share of guessing, {GUESS:.2f}. {' '.join(told)}",
     )

@@ -143,22 +143,22 @@ def stretched_sentence(stop: float, article: float, other: float, use: str) -> D
     )  # fmt: skip
     below = (
         f"the softmax weight that the last token gives each token if the bias falls by {RATE} per "
-        f"unit of distance. The last four tokens get {here:.2f} of the weight. Grey bars are for "
-        f"indices in place of positions, where these tokens get {there:.2f} of the weight."
+        f"unit of distance. The last four tokens get {here:.2f} of the weight. The second bar "
+        f"is for indices instead of positions, where these tokens get {there:.2f} of the weight."
         if bias
         else f"the score of the last token with each token if a rotation of {RATE} radians per "
         "unit of distance is applied to equal queries and keys. The score with “sat”, the word "
-        f"before the last full stop, is {here:.2f}. Grey bars are for indices in place of "
+        f"before the last full stop, is {here:.2f}. The second bar is for indices instead of "
         f"positions, where this score is {there:.2f}."
     )
     return Drawn(
         fig,
-        f"The upper panel shows the ten tokens “{' '.join(WORDS)}” at equal distances, and below "
-        "them an axis of positions. A thin line leads from each token to its position, which is "
-        f"the sum of the steps of the tokens so far. A full stop has the step {stop:g}, “the” has "
-        f"the step {article:g}, and every other word has the step {other:g}. The coloured pieces "
-        f"of the axis are these steps. The last token is at position {last:.2f}. In the lower "
-        f"panel, bars show {below}",
+        f"The upper panel is a diagram of the ten tokens “{' '.join(WORDS)}” at equal distances, "
+        "and below them an axis of positions. A thin line leads from each token to its position, "
+        f"which is the sum of the steps of the tokens so far. A full stop has the step {stop:g}, "
+        f"“the” has the step {article:g}, and every other word has the step {other:g}. The thick "
+        f"pieces of the axis are these steps. The last token is at position {last:.2f}. The lower "
+        f"panel is a bar chart with two bars for each token. The first bar shows {below}",
     )
 
 
@@ -214,7 +214,7 @@ def gated_sentences(closes: float, keeps: float) -> Drawn:
     )
     return Drawn(
         fig,
-        "A map shows the decay from each key (column) to each query (row) of the ten tokens "
+        "A heat map shows the decay from each key (column) to each query (row) of the ten tokens "
         f"“{' '.join(WORDS)}”. It is lower triangular, because no token attends to a later one. "
         f"The decay is 1 on the diagonal. A full stop has the gate {closes:g}, and every other "
         f"token has the gate {keeps:g}. {shape} The decay from the last full stop to the last "

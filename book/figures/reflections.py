@@ -93,12 +93,14 @@ def two_mirrors(between: float, first: float = 45.0, point: float = 20.0) -> Dra
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Two lines through the origin are mirrors. The first mirror is at an angle of "
-        f"{first:g} degrees, and the second mirror is at {second:g} degrees. A flag points at "
-        f"{point:g} degrees. After the first reflection the flag points at {image:g} degrees, with "
-        f"its cloth on the other side of the pole. After both reflections it points at {end:g} "
-        "degrees, with its cloth on the original side. So the two reflections rotate the flag by "
-        f"{twice:g} degrees.",
+        "A diagram shows a flag and its images under reflections in two mirrors, which are lines "
+        f"through the origin. The first mirror, a solid line, is at an angle of {first:g} "
+        f"degrees, and the second mirror, a dashed line, is at {second:g} degrees. The flag "
+        f"points at {point:g} degrees. After the first reflection the flag points at {image:g} "
+        "degrees, with its cloth on the other side of the pole. After both reflections it points "
+        f"at {end:g} degrees, with its cloth on the original side. Two dotted arcs show the angle "
+        f"of {between:g} degrees between the mirrors and the angle of {twice:g} degrees by which "
+        "the two reflections rotate the flag.",
     )
 
 
@@ -155,11 +157,11 @@ def mirror_rate(factor: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Two curves show the frequency ω against the step, in 60 steps of gradient descent towards "
-        "the minimum at 1. The wide curve, for two reflections with learning rate η, rises "
-        "steeply and flattens near the minimum. For the thin curve ω itself is learned, and its "
-        f"learning rate is {factor:g} times η. The thin curve {side} the wide curve, and the two "
-        f"differ by up to {apart:.3f}.",
+        f"A line chart shows the frequency ω against the step, from 0 to {STEPS}, of gradient "
+        "descent towards the minimum at 1. The wide line, for two reflections with learning rate "
+        "η, rises steeply and flattens near the minimum. For the thin line ω itself is learned, "
+        f"and its learning rate is {factor:g} times η. The thin line {side} the wide line, and "
+        f"the two differ by up to {apart:.3f}.",
     )
 
 
@@ -213,10 +215,11 @@ def mirror_losses(
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two curves show the training loss in nats against the training step under {optimizer}. "
-        f"Each curve is the mean of {len(losses)} seeds, with a band from the lowest seed to the "
-        "highest. The wide curve is for two reflections with learning rate η, and it ends at "
-        f"{ends[0]:.3f}. The thin curve is for frequencies {kind}. The thin curve {end}.",
+        "A line chart shows the training loss in nats against the training step, from 0 to "
+        f"{every * losses.shape[1]:,}, under {optimizer}. Each line is the mean of {len(losses)} "
+        "seeds, with a band from the lowest seed to the highest. The wide line is for two "
+        f"reflections with learning rate η, and it ends at {ends[0]:.3f}. The thin line is for "
+        f"frequencies {kind}. The thin line {end}.",
     )
 
 
@@ -273,8 +276,8 @@ def one_mirror(position: float, distance: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Two vectors of length 1 start at the centre of the unit circle, and two dashed lines "
-        "through the centre are mirrors. One vector is a query at position "
+        "A diagram shows the unit circle with two vectors of length 1 from its centre and two "
+        "dashed lines through the centre, which are mirrors. One vector is a query at position "
         f"{position:g} after its reflection in one mirror. The other vector is a key after its "
         f"reflection in the other mirror. The distance from the key to the query is {distance:g}. "
         f"The angle between the two vectors is {between:.0f} degrees, so the score is "
@@ -339,10 +342,11 @@ def rounded_mirrors(common: float, distance: float) -> Drawn:
     )
     return Drawn(
         go.Figure(curves, axes),
-        "Two curves show the largest error of a score, divided by |q||k|, against the position of "
-        "the key, both on logarithmic axes. The distance from the key to the query, in tokens, is "
-        f"{distance:g}, and the number added to both angles is {common:g}. The error of "
-        "the package is the same at every position. The error of the reference implementation "
-        f"tends to grow with the position. At position 1,000 the package has {package:.1f} correct "
-        f"digits, and the reference implementation has {reference:.1f}.",
+        "A line chart shows the largest error of a score, divided by |q||k|, against the "
+        f"position of the key, from {KEYS[0]} to {KEYS[-1]:,}, both on logarithmic axes. The "
+        f"distance from the key to the query is {distance:g} tokens, and {common:g} is added to "
+        "both angles. The line of the package is horizontal, because its error is the same at "
+        "every position. The line of the reference implementation tends to rise with the "
+        f"position. Dots mark position 1,000, where the package has {package:.1f} correct digits, "
+        f"and the reference implementation has {reference:.1f}.",
     )

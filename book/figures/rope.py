@@ -162,8 +162,8 @@ def phase_clocks(
         margin={"l": 44, "r": 14, "t": 46, "b": 76},
     )
     dials_said = (
-        f"Above, {dim // 2} dials show the pairs of channels, from the highest frequency to the "
-        "lowest. Each dial"
+        f"The upper panel is a diagram of {dim // 2} dials, one for each pair of channels, from "
+        "the highest frequency to the lowest. Each dial"
     )
     apart = (
         "On the dial with the highest frequency, the angle between the two hands is "
@@ -171,14 +171,14 @@ def phase_clocks(
         f"{turns[-1]} full turns."
     )
     if dim == 2:
-        dials_said = "Above, one dial shows the only pair of channels. The dial"
+        dials_said = "The upper panel is a diagram of one dial for the only pair. The dial"
         apart = f"The angle between the two hands is {turns[0]} full turns."
     return Drawn(
         fig,
         f"{dials_said} has a hand for the query at position {position:g} and a hand for a key "
-        f"whose position is {distance:g} tokens earlier. {apart} Below, a curve shows the score "
-        f"against the distance from 0 to {FARTHEST} tokens. At distance {distance:g} the score is "
-        f"{score:.2f}.",
+        f"whose position is {distance:g} tokens earlier. {apart} The lower panel is a line chart "
+        f"of the score against the distance, from 0 to {FARTHEST} tokens. A vertical line with a "
+        f"dot marks distance {distance:g}, where the score is {score:.2f}.",
     )
 
 
@@ -239,11 +239,12 @@ def shifted_scores(shift: float) -> Drawn:
     )
     return Drawn(
         fig.update_layout(yaxis_title={"text": "query", "standoff": 4}),
-        f"Two heat maps show the scores between {TOKENS} queries and {TOKENS} keys, divided by "
-        f"√d, after a shift of every position by {shift:g} tokens. On the left, queries and keys "
-        "are rotated by RoPE, and the largest difference of a score from its value at shift 0 is "
-        f"{changes[0]:.2f}. On the right, sinusoidal vectors are added to queries and keys, and "
-        f"the largest difference of a score from its value at shift 0 is {changes[1]:.2f}.",
+        f"Two heat maps show the scores between {TOKENS} queries, in rows, and {TOKENS} keys, in "
+        f"columns, divided by √d, after a shift of every position by {shift:g} tokens. In the "
+        "left map, queries and keys are rotated by RoPE, and the largest difference of a score "
+        f"from its value at shift 0 is {changes[0]:.2f}. In the right map, sinusoidal vectors are "
+        "added to queries and keys, and the largest difference of a score from its value at "
+        f"shift 0 is {changes[1]:.2f}.",
     )
 
 
@@ -290,11 +291,12 @@ def pair_layouts(pair: int, dim: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two rows of squares show the {dim} channels of a vector, in the interleaved layout above "
-        f"and in the half layout below. A line leads from each channel above to its position "
-        f"below. Above, pair {pair} consists of the neighbouring channels {2 * pair} and "
-        f"{2 * pair + 1}. Below, the two channels of this pair are at positions {pair} and "
-        f"{pair + half}, so they are {half} positions apart.",
+        f"A diagram has two rows of squares for the {dim} channels of a vector, in the "
+        "interleaved layout above and in the half layout below. The number in a square is that "
+        "of its channel, and a line leads from each channel above to its position below. The "
+        f"lines of pair {pair} are thick. Above, this pair consists of the neighbouring channels "
+        f"{2 * pair} and {2 * pair + 1}. Below, the two channels of this pair are at positions "
+        f"{pair} and {pair + half}, so they are {half} positions apart.",
     )
 
 
@@ -339,11 +341,11 @@ def rounded_positions(start: int) -> Drawn:
     )
     return Drawn(
         go.Figure(lines, axes),
-        f"Two curves show the score of a query at position {start:g} and a key against the "
+        f"A line chart shows the score of a query at position {start:g} and a key against the "
         f"distance of the key, from 0 to {ROUNDED - 1} tokens. Before the rotation, query and key "
-        "are equal. With positions in float32 "
-        f"the score is a smooth curve. With positions in bfloat16 the score is {shape}, because "
-        f"rounding leaves {left:.0f} of {ROUNDED} different positions.",
+        "are equal. With positions in float32 the line is a smooth curve. With positions in "
+        f"bfloat16 the line is {shape}, because rounding leaves {left:.0f} of {ROUNDED} different "
+        "positions.",
     )
 
 
@@ -387,11 +389,11 @@ def one_wave(content: float, distance: float, speed: str) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"A curve shows the score of one pair of channels against the distance, from 0 to {NEAR} "
-        f"tokens. The score is a wave of amplitude 1 with a frequency of {speed} radians per "
-        f"token. The content gives the wave a phase of {content:g} degrees, so the first "
-        f"peak of the wave is at distance {top:.1f}. A dot marks the chosen distance of "
-        f"{distance:g} tokens, at which the score is {here:.2f}.",
+        "A line chart shows the score of one pair of channels against the distance, from 0 to "
+        f"{NEAR} tokens. The score is a wave of amplitude 1 with a frequency of {speed} radians "
+        f"per token. The content gives the wave a phase of {content:g} degrees, so the first peak "
+        f"of the wave is at distance {top:.1f}. A vertical line with a dot marks the chosen "
+        f"distance of {distance:g} tokens, at which the score is {here:.2f}.",
     )
 
 
@@ -479,12 +481,14 @@ def matrix_powers(turn: float, squeeze: float, shift: float, keys: str) -> Drawn
     )
     return Drawn(
         fig,
-        "Above, a query and a key, three tokens apart, move on ellipses. The matrix rotates by "
-        f"{turn:g} degrees per token, and the height of the ellipse of the query is {squeeze:g} "
-        f"times its width. Keys are encoded {KEYS[keys]}. Below, a curve shows the score against "
-        f"the shift of both tokens, from 0 to {LAST} tokens. With the key at position {shift:g}, "
-        f"the score is {here:.2f}. Over all shifts the score ranges from {low:.2f} to {high:.2f}, "
-        f"so it {pick(found['moves'], 'is constant', 'changes with the shift')}.",
+        "The upper panel is a diagram of a query and a key, three tokens apart, which move on "
+        f"ellipses. The matrix rotates by {turn:g} degrees per token, and the height of the "
+        f"ellipse of the query is {squeeze:g} times its width. Keys are encoded {KEYS[keys]}. The "
+        "lower panel is a line chart of the score against the shift of both tokens, from 0 to "
+        f"{LAST} tokens. A vertical line with a dot marks the shift of {shift:g} tokens, with the "
+        f"key at position {shift:g}, where the score is {here:.2f}. Over all shifts the score "
+        f"ranges from {low:.2f} to {high:.2f}, so it "
+        f"{pick(found['moves'], 'is constant', 'changes with the shift')}.",
     )
 
 
@@ -532,9 +536,9 @@ def split_heads(order: str, channels: str, shift: float) -> Drawn:
                           "shift %{x}: %{y:.2f}")  # fmt: skip
     traces[2 * HEADS].line.update(dash="dash")
     level = (
-        "All five curves are constant."
+        "All five lines are horizontal."
         if str(order) == "interleaved" and int(channels) % 2 == 0
-        else "Only the curve of the mean is constant, because the split separates some pairs of "
+        else "Only the line of the mean is horizontal, because the split separates some pairs of "
         "channels."
     )
     axes = layout(
@@ -545,9 +549,9 @@ def split_heads(order: str, channels: str, shift: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        "Five curves show scores against the shift of both tokens, from 0 to "
-        f"{NEAR} tokens: the scores of {HEADS} heads of {channels} channels and, dashed, their "
-        f"mean. All channels were rotated together in the {order} layout and then split into the "
-        f"heads. {level} After a shift of {shift:g} tokens, the largest change of a score is "
-        f"{most:.2f}, and the change of the mean is {mean:.2f}.",
+        f"A line chart shows scores against the shift of both tokens, from 0 to {NEAR} tokens. "
+        f"Four solid lines are the scores of {HEADS} heads of {channels} channels, and a dashed "
+        f"line is their mean. All channels were rotated together in the {order} layout and then "
+        f"split into the heads. {level} Dots mark a shift of {shift:g} tokens, after which the "
+        f"largest change of a score is {most:.2f}, and the change of the mean is {mean:.2f}.",
     )

@@ -143,7 +143,7 @@ def grid_kernel(encoder: str, row: float, column: float) -> Drawn:
             coloraxis=colour_axis(DIVERGING, -1, 1, y=-0.17, title="score"),
         ),
         f"A heat map shows the score of a query with an equal key at each patch of a {SIDE} by "
-        f"{SIDE} grid, for {said}. The query is in row {row:g} and column {column:g}. "
+        f"{SIDE} grid, for {said}. A ring marks the query in row {row:g} and column {column:g}. "
         f"The high scores form {shape}. The score is 1 in {same} and above 0.5 in {high}.",
     )
 
@@ -239,12 +239,12 @@ def resolution_scores(convention: str, side: int) -> Drawn:
     )
     return Drawn(
         fig,
-        "Two panels show the score of a query and an equal key in the same row of patches. Each "
-        f"panel has one "
-        f"curve for rows of {TRAINED} patches, as in training, and one for rows of {side:g} "
-        f"patches. In rows of {side:g} patches, {CONVENTIONS_SAID[convention]}. Against the "
-        f"offset in patches, in the first panel, the two curves {told[0]}. Against the offset in "
-        f"widths of the image, in the second panel, the two curves {told[1]}.",
+        "Two line charts show the score of a query and an equal key in the same row of patches. "
+        f"In each chart, a wide line is for rows of {TRAINED} patches, as in training, and a thin "
+        f"line is for rows of {side:g} patches. In rows of {side:g} patches, "
+        f"{CONVENTIONS_SAID[convention]}. In the left chart, against the offset in patches, the "
+        f"two lines {told[0]}. In the right chart, against the offset in widths of the image, the "
+        f"two lines {told[1]}.",
     )
 
 
@@ -308,7 +308,8 @@ def volume_kernel(time: float) -> Drawn:
     )
     return Drawn(
         fig.update_layout(yaxis_title={"text": "rows down", "standoff": 4}),
-        f"Two heat maps show the scores of a query with equal keys at time offset {time:g}, "
-        f"for row offsets and column offsets from -{REACH} to {REACH}. The high scores of axial "
-        f"RoPE form a plus around the middle of the map. {' '.join(highest)}",
+        f"Two heat maps show the scores of a query with equal keys at time offset {time:g}, for "
+        f"row offsets and column offsets from -{REACH} to {REACH}. In the left map, the high "
+        "scores of axial RoPE form a plus around the middle of the map. The right map is for one "
+        f"head of RoPE-Mixed. {' '.join(highest)}",
     )

@@ -126,15 +126,15 @@ def decay_curves(dim: int, base: float) -> Drawn:
     )
     return Drawn(
         go.Figure(curves, axes),
-        "Four curves are drawn against the distance, from 1 to ten million tokens, for "
-        f"{dim} channels and base {base:,.0f}. Both axes are logarithmic. The first curve is "
-        "the absolute value of the mean of the waves, and the second is that of the integral. The "
-        "other two curves are approximations of the integral, a logarithm below the base and a "
-        "multiple of 1/t beyond it. The mean follows the integral up to the "
-        f"horizon at {leaves:.0f} tokens, which a vertical line marks. Beyond the horizon the "
-        "mean fluctuates, and at the largest distances its root mean square is about "
-        f"{floor:.3f}, which a grey line marks. The integral falls logarithmically up to "
-        f"about distance {base:,.0f}, and beyond this distance it falls like 1/t.",
+        "A line chart shows absolute values of a mean of waves and of its integral against the "
+        f"distance, from 1 to ten million tokens, for {dim} channels and base {base:,.0f}. Both "
+        "axes are logarithmic. A thin line is the mean of the waves, and a wide line is the "
+        "integral. A dashed line and a dotted line are approximations of the integral, a "
+        "logarithm below the base and a multiple of 1/t beyond it. The mean follows the integral "
+        f"up to the horizon at {leaves:.0f} tokens, which a dotted vertical line marks. Beyond "
+        "the horizon the mean fluctuates, and at the largest distances its root mean square is "
+        f"about {floor:.3f}, which a horizontal line marks. The integral falls logarithmically up "
+        f"to about distance {base:,.0f}, and beyond this distance it falls like 1/t.",
     )
 
 
@@ -188,11 +188,11 @@ def series_errors(x: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Dots show the absolute error of the series at x = {x:g}, on a logarithmic axis, against "
-        f"the number of terms, from 0 to {TERMS}. With {best:g} terms the error is smallest, and "
-        f"{digits:.1f} decimal places are correct. With more terms the error rises again, without "
-        "limit. A dotted curve shows the bound, which lies above the error for every number of "
-        "terms.",
+        f"A chart of dots shows the absolute error of the series at x = {x:g}, on a logarithmic "
+        f"axis, against the number of terms, from 0 to {TERMS}. A larger dot marks the smallest "
+        f"error, with {best:g} terms, at which {digits:.1f} decimal places are correct. With more "
+        "terms the error rises again, without limit. A dotted line shows the bound, which lies "
+        "above the error for every number of terms.",
     )
 
 
@@ -262,12 +262,14 @@ def partial_sums(distance: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         fig,
-        "Above, the sum is drawn as 64 arrows joined tip to tail, and the integral as a curve. "
-        "Each arrow is the mean of two neighbouring waves, divided by 64. The distance is "
-        f"{distance:g} tokens, which is {share:.2f} of the horizon. At this distance, the end of "
-        f"the last arrow is {gap:.4f} away from the end of the curve. Below, this difference is "
-        "drawn against the distance. The difference grows with the distance, and up to the "
-        "horizon at 44 tokens it stays below the bound, a dotted curve.",
+        "The upper panel is a diagram of the sum of the waves as 64 arrows joined tip to tail, "
+        "and of the integral as a curve. Each arrow is the mean of two neighbouring waves, "
+        f"divided by 64. The distance is {distance:g} tokens, which is {share:.2f} of the "
+        f"horizon. At this distance, the end of the last arrow is {gap:.4f} away from the end of "
+        "the curve. The lower panel is a line chart of this difference against the distance in "
+        "tokens. A vertical line with a dot marks the chosen distance. The difference grows with "
+        f"the distance, and up to the horizon at {leaves:.0f} tokens it stays below the bound, a "
+        "dotted line.",
     )
 
 
@@ -302,11 +304,11 @@ def copied_score(place: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Two curves show the scores of a query with two keys, divided by d, against the distance, "
-        f"from 0 to {REACH} tokens, with 128 channels. The first key equals the query, so its "
-        "score is 1 at distance 0 and lower at every other distance. The curve of the second key "
-        f"is the first curve, shifted by {place:g} tokens. The maximum of the second curve, 1, is "
-        f"therefore at distance {place:g}.",
+        "A line chart shows the scores of a query with two keys, divided by d, against the "
+        f"distance, from 0 to {REACH} tokens, with 128 channels. The dotted line is for a key "
+        "that equals the query, so its score is 1 at distance 0 and lower at every other "
+        f"distance. The solid line of the second key is the dotted line, shifted by {place:g} "
+        f"tokens. A vertical line with a dot marks its maximum, 1, at distance {place:g}.",
     )
 
 
@@ -358,14 +360,13 @@ def abel_curves(fall: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Two curves show RoFormer's bound and the absolute value of the complex sum of the waves, "
-        "both divided by the sum of the amplitudes, against the distance, from 0 to 250 tokens. "
-        "The vertical axis is logarithmic. "
-        f"The amplitude of the last pair is lower than that of the first pair by {fall:.0%}. "
-        f"The bound falls with the distance, with oscillations, and is {bound:.2f} at 250 tokens. "
-        f"The absolute value of the sum is {score:.2f} at this distance. A horizontal line at 1 is "
-        "the bound of the triangle inequality, and the absolute value of the sum is never above "
-        "this line.",
+        "A line chart shows RoFormer's bound and the absolute value of the complex sum of the "
+        "waves, both divided by the sum of the amplitudes, against the distance, from 0 to 250 "
+        "tokens. The vertical axis is logarithmic. The amplitude of the last pair is lower than "
+        f"that of the first pair by {fall:.0%}. The line of the bound falls with the distance, "
+        f"with oscillations, and is at {bound:.2f} at 250 tokens. The line of the absolute value "
+        f"of the sum is at {score:.2f} at this distance. A horizontal line at 1 is the bound of "
+        "the triangle inequality, and the absolute value of the sum is never above this line.",
     )
 
 
@@ -433,11 +434,11 @@ def fast_head(method: str, scale: float, place: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Two curves show the score of a head that counts tokens with seven fast pairs, against "
-        f"the distance from 1 to {LONG} tokens. One curve is the score before scaling, the other "
-        f"is the score after {SAID[method]} with scale {scale:g}. Before scaling, the score "
-        f"has its maximum, 1, at distance {place:.0f}. After scaling, the "
-        f"maximum is at distance {best:.0f}, and the score at distance {place:.0f} is {kept:.2f}.",
+        "A line chart shows the score of a head that counts tokens with seven fast pairs, "
+        f"against the distance, from 1 to {LONG} tokens. A dotted line is the score before "
+        f"scaling, which has its maximum, 1, at distance {place:.0f}. A solid line is the score "
+        f"after {SAID[method]} with scale {scale:g}. A dot marks its maximum at distance "
+        f"{best:.0f}. After scaling, the score at distance {place:.0f} is {kept:.2f}.",
     )
 
 
@@ -490,11 +491,11 @@ def slower_pairs(scale: float, length: int) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(lines, axes),
-        f"Three lines show the factor by which the frequency of each of {PAIRS} pairs is divided, "
-        "from the fastest pair to the slowest. The model was trained on texts of "
-        f"{length:,.0f} tokens and is now used with texts of {longer:,.0f} tokens. The line of "
-        f"position interpolation is horizontal, at {scale:g}. The line of NTK-aware scaling rises "
-        f"from 1 for the fastest pair to {scale:g} for the slowest. YaRN keeps the frequencies of "
-        f"the first {whole:.0f} pairs unchanged, and divides the frequencies of the slowest pairs "
-        f"by {scale:g}.",
+        "A line chart shows the factor by which a frequency is divided, on a logarithmic axis, "
+        f"against the pair, for {PAIRS} pairs from high to low frequency. The model was trained "
+        f"on texts of {length:,.0f} tokens and is now used with texts of {longer:,.0f} tokens. "
+        f"The line of position interpolation is horizontal, at {scale:g}. The line of NTK-aware "
+        f"scaling rises from 1 for the first pair to {scale:g} for the last. YaRN keeps the "
+        f"frequencies of the first {whole:.0f} pairs unchanged, and divides the lowest "
+        f"frequencies by {scale:g}.",
     )

@@ -150,21 +150,22 @@ def drifting_kernel(features: str, rows: int, length: float) -> Drawn:
     fig = panels(
         [kernel, falls], across=0.16, height=360, margin={"l": 48, "r": 14, "t": 36, "b": 96}
     )
+    law_said = (
+        "A dashed line shows the mean over draws, which falls like one divided by the square "
+        "root of the number of rows."
+        if random
+        else "The drift is the same for every number of rows, because this feature map has no "
+        "random rows."
+    )
     return Drawn(
         fig,
-        "The left panel shows the product of the features of a query and a key of norm "
-        f"{length:g}, divided by its mean, against a common rotation of both by 0 to 360 "
-        "degrees. The "
-        f"feature map is {SPOKEN[features]}, with {count}. The drift of the product is "
-        f"{percent:.1f}% of its mean. The right panel shows the drift against the number of rows, "
-        f"with a dot at {rows:g}. "
-        + (
-            "A dashed line shows the mean over draws, which falls like one divided by the square "
-            "root of the number of rows."
-            if random
-            else "The drift is the same for every number of rows, because this feature map has no "
-            "random rows."
-        ),
+        "Two line charts show how a product of features drifts. The left chart shows the product "
+        f"of the features of a query and a key of norm {length:g}, divided by its mean, against a "
+        "common rotation of both by 0 to 360 degrees. A dashed horizontal line marks the mean. "
+        f"The feature map is {SPOKEN[features]}, with {count}. The drift of the product is "
+        f"{percent:.1f}% of its mean. The right chart shows the drift against the number of rows, "
+        f"from {SIZES[0]} to {SIZES[-1]}, on logarithmic axes. The line is for this draw, and a "
+        f"dot marks {rows:g} on the horizontal axis. {law_said}",
     )
 
 
@@ -209,11 +210,11 @@ def turned_product(position: float, offset: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "A curve shows the product of the ReLU features of a query and a key against a common "
-        f"rotation of both by 0 to 360 degrees, in a plane that rotates by one radian per token. "
-        f"The query is at position {position:g}, and the key at offset {offset:g} from it. At 0 "
-        f"degrees, marked by a dot, the product is {here:.2f}. The mean over all rotations, a "
-        f"dashed line at {mean:.2f}, does not depend on the position.",
+        "A line chart shows the product of the ReLU features of a query and a key against a "
+        "common rotation of both by 0 to 360 degrees, in a plane that rotates by one radian per "
+        f"token. The query is at position {position:g}, and the key at offset {offset:g} from it. "
+        f"A dot marks 0 degrees, where the product is {here:.2f}. A dashed horizontal line at "
+        f"{mean:.2f} is the mean over all rotations, which does not depend on the position.",
     )
 
 
@@ -259,12 +260,12 @@ def fastest_frequency(fastest: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Three curves show kernels against the offset, from -16 to 16. All three have their peak "
-        "at offset 0, with the value 1. The kernel of softmax with geometric frequencies has a "
-        "narrow peak. The kernel of a rotation after φ with the same frequencies has a broad peak. "
-        "The third kernel is that of a rotation after φ with even frequencies up to "
-        f"{fastest:g} radians per token. This kernel falls to one half at offset {half:.1f}, and "
-        f"its smallest value in the plotted range is {lowest:.2f}.",
+        "A line chart shows three kernels against the offset, from -16 to 16. All lines have "
+        "their peak at offset 0, with the value 1. The kernel of softmax with geometric "
+        "frequencies has a narrow peak. A dashed line, the kernel of a rotation after φ with the "
+        "same frequencies, has a broad peak. The third line is the kernel of a rotation after φ "
+        f"with even frequencies up to {fastest:g} radians per token. This kernel falls to one "
+        f"half at offset {half:.1f}, and its smallest value in the plotted range is {lowest:.2f}.",
     )
 
 
@@ -318,11 +319,12 @@ def near_the_pole(angle: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Two curves show the output of the first of two tokens with the values 1 and -1 against "
-        "the rotation per token, from 0 to 360 degrees. A grey band from -1 to 1 marks the range "
-        "in which a weighted mean has to lie. If the numerator is divided by the sum of the "
-        "rotated products, the output leaves this band and has a pole at 180 degrees. At "
-        f"{angle:g} degrees the sum of the rotated products is "
-        f"{denominator:.4f}, and the output is {output:,.1f}. If only the numerator is rotated, "
-        f"the output at this angle is {found['alone']:.2f}, and its curve stays between 0 and 1.",
+        "A line chart shows the output of the first of two tokens with the values 1 and -1 "
+        "against the rotation per token, from 0 to 360 degrees. A shaded band from -1 to 1 marks "
+        "the range in which a weighted mean has to lie. One line is for the numerator divided by "
+        "the sum of the rotated products. It leaves the band and has a pole at 180 degrees. At "
+        f"{angle:g} degrees the sum of the rotated products is {denominator:.4f}, and the output "
+        f"is {output:,.1f}. The other line is for a rotation of the numerator only. It stays "
+        f"between 0 and 1, and at the same angle its output is {found['alone']:.2f}. Dots mark "
+        "both outputs where they are within the plot.",
     )

@@ -162,12 +162,12 @@ def shifted_kernels(shift: float, features: str) -> Drawn:
     )
     return Drawn(
         fig,
-        "The figure shows four heat maps with 12 queries as rows and 12 keys as columns. The upper "
-        f"two maps show products of {int(count):,} {kind} features at positions shifted by "
-        f"{shift:g}. The lower two maps show how much the shift changes each product. With the "
-        "rotation before φ, on the left, no product is negative, and the relative change is "
-        f"{facts[0].size}. With the rotation after φ, on the right, no product changes, but "
-        f"{negative:.0%} of the products are negative.",
+        "Four heat maps show 12 queries as rows and 12 keys as columns. The two upper maps show "
+        f"products of {int(count):,} {kind} features at positions shifted by {shift:g}. The two "
+        "lower maps show how much the shift changes each product. With the rotation before φ, in "
+        f"the left maps, no product is negative, and the relative change is {facts[0].size}. With "
+        f"the rotation after φ, in the right maps, no product changes, but {negative:.0%} of the "
+        "products are negative. Minus signs mark these products in the upper right map.",
     )
 
 
@@ -253,13 +253,15 @@ def rolled_features(offset: int, cycles: str) -> Drawn:
     )
     *others, last = map(str, roll.cycles)
     lengths = f"cycles of {', '.join(others)} and {last}" if others else f"one cycle of {last}"
+    periods = " Dotted vertical lines mark these periods." if roll.period < OFFSETS else ""
     return Drawn(
         fig,
-        "The upper panel shows twelve features of a query as diamonds and twelve features of a key "
-        f"as bars. The features of the key are rolled by {offset:g} in {lengths}, and the product "
-        f"of query and key is {found['product']:.2f}. The lower panel shows this product as bars "
-        f"against the offset, from 0 to {OFFSETS}. No bar is negative, and the bars repeat after "
-        f"{roll.period} tokens. A line shows the product if the same features are rotated in "
+        "The upper panel is a bar chart of twelve features of a key, with diamonds for the same "
+        f"twelve features of a query. The features of the key are rolled by {offset:g} in "
+        f"{lengths}, and the product of query and key is {found['product']:.2f}. The lower panel "
+        f"is a bar chart of this product against the offset, from 0 to {OFFSETS}, in which a dot "
+        f"marks the chosen offset. No bar is negative, and the bars repeat after {roll.period} "
+        f"tokens.{periods} A thin line shows the product if the same features are rotated in "
         f"pairs. The line oscillates around 0, and its smallest value is {signed.min():.2f}.",
     )
 
@@ -325,7 +327,8 @@ def shifted_accuracy(
     )  # fmt: skip
     return Drawn(
         go.Figure(drawn, axes),
-        "Seven lines show the accuracy of retrieving the symbol three tokens back, against a shift "
-        f"of all positions from 0 to {shifts[-1]:,} tokens. The feature map is {features}, with "
-        f"{frequencies} frequencies. " + " ".join(told),
+        "A line chart shows the accuracy of retrieving the symbol three tokens back, against a "
+        f"shift of all positions from 0 to {shifts[-1]:,} tokens. It has seven lines with marks "
+        "for the means, and a thin vertical line at each mark is the range over the seeds. The "
+        f"feature map is {features}, with {frequencies} frequencies. {' '.join(told)}",
     )

@@ -166,18 +166,20 @@ def recorded_times(
         margin={"l": 84, "r": 14, "t": 14, "b": 92},
         bargap=0.3,
     )
-    least, most = (end(here, key=here.__getitem__) for end in (min, max))
+    others = " ".join(
+        f"The time of {label} is {_short(ms)}." for label, ms in here.items() if label != first
+    )
     faster = sum(ms < base for ms in here.values())
     count = faster or "none"
     return Drawn(
         fig,
-        f"The upper panel has {len(lines)} curves, one per method, of the recorded milliseconds "
-        f"per head {SETTINGS.get(mask, mask)} against the number of tokens, on logarithmic axes. "
-        f"The curve of {first} rises most steeply. The lower panel has one bar per method for the "
-        f"time at {tokens:,} tokens. There {first} takes {_short(base)}, and {count} of the "
-        f"{len(here) - 1} other methods {'is' if faster == 1 else 'are'} faster. The "
-        f"shortest time, {_short(here[least])}, is that of {least}. The longest time, "
-        f"{_short(here[most])}, is that of {most}.",
+        "The upper panel is a line chart of the recorded milliseconds per head "
+        f"{SETTINGS.get(mask, mask)} against the number of tokens, on logarithmic axes, with "
+        f"{len(lines)} lines, one per method. The line of {first} rises most steeply. A dotted "
+        f"vertical line marks {tokens:,} tokens. The lower panel is a horizontal bar chart of the "
+        "time at this number of tokens, on a logarithmic axis, with one bar per method. There "
+        f"{first} takes {_short(base)}, and {count} of the {len(here) - 1} other methods "
+        f"{'is' if faster == 1 else 'are'} faster. {others}",
     )
 
 
@@ -252,12 +254,13 @@ def peer_times(run: str, threads: str, *, recorded: Mapping[str, Sequence[Compar
     where = {"forward": "in a forward pass", "with gradients": "in a forward and backward pass"}
     return Drawn(
         go.Figure(traces, axes),
-        f"Time of stringlib divided by the time of another library, the peer, on a logarithmic "
-        f"axis, {where[str(run)]} with {'one thread' if str(threads) == '1' else 'two threads'}. "
-        f"There are {len(order)} rows, one per pair of implementations, and each dot is one shape "
-        f"of the inputs. For {len(traces[1].x)} of the {len(shown)} dots the ratio is above 1, so "
-        f"the peer is faster. The smallest ratio, {low:.2f}, is in the row “{ratios[low]}”. The "
-        f"largest ratio, {high:.2f}, is in the row “{ratios[high]}”.",
+        "A dot plot shows the time of stringlib divided by the time of another library, the "
+        f"peer, on a logarithmic axis, {where[str(run)]} with "
+        f"{'one thread' if str(threads) == '1' else 'two threads'}. There are {len(order)} rows, "
+        "one per pair of implementations, and each dot is one shape of the inputs. A vertical "
+        f"line marks the ratio 1. For {len(traces[1].x)} of the {len(shown)} dots the ratio is "
+        f"above 1, so the peer is faster. The smallest ratio, {low:.2f}, is in the row "
+        f"“{ratios[low]}”. The largest ratio, {high:.2f}, is in the row “{ratios[high]}”.",
     )
 
 
@@ -380,17 +383,19 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
     )
     said = " ".join(
         f"{label} needs at least {ms}, limited by {limit}."
-        for label, ms, limit in zip(labels[:3], told, limits, strict=False)
+        for label, ms, limit in zip(labels, told, limits, strict=True)
     )
-    dotted = pick(found["theirs"], "", " The dots are the recorded medians.")
+    dotted = pick(found["theirs"], "", " Dots are the recorded medians.")
     return Drawn(
         fig,
-        f"The upper panel has {len(METHODS)} curves, one per method, of the least time of one head "
-        f"against the number of tokens, on logarithmic axes, with {channels:g} channels and "
-        f"{features:g} features. The curves of softmax and of Toeplitz sums by rows grow with the "
-        f"square of the length, and the other curves grow about in proportion to the length."
-        f"{dotted} The lower panel has one bar per method for the least time at {tokens:,.0f} "
-        f"tokens. {said}",
+        "The upper panel is a line chart of the least time of one head, in milliseconds, against "
+        f"the number of tokens, from {LENGTHS[0]} to {LENGTHS[-1]:,}, on logarithmic axes, with "
+        f"{channels:g} channels and {features:g} features. It has {len(METHODS)} lines, one per "
+        f"method. The line of {labels[0]} and the dotted line of {labels[3]} rise with the square "
+        f"of the number of tokens, and the other lines rise about in proportion to it.{dotted} A "
+        f"dotted vertical line marks {tokens:,.0f} tokens. The lower panel is a horizontal bar "
+        "chart of the least time at this number of tokens, on a logarithmic axis, with one bar "
+        f"per method. {said}",
     )
 
 

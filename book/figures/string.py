@@ -114,10 +114,12 @@ def sphere_walks(between: float, distance: float) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"A vector on a sphere is rotated about two axes, and the angle between the axes is "
-        f"{between:g} degrees. One rotation moves the vector to the right, and the other moves it "
-        f"up, both by {distance:g} radians. Three paths lead from the start: first "
-        "right and then up, first up and then right, and both at once. The three paths end "
+        "A diagram shows paths of a vector on a sphere that is rotated about two axes. The axes "
+        f"are drawn as a solid and a dashed line, with an angle of {between:g} degrees between "
+        "them. One rotation moves the vector to the right, and the other moves it up, both by "
+        f"{distance:g} radians. A square marks the start, and a dot marks the end of each path. "
+        "The dotted path leads first right and then up. Of the two solid paths, one leads first "
+        "up and then right, and the other leads in both directions at once. The three paths end "
         f"{where}. The largest distance between two of their end points is {gap:.2f}.",
     )
 
@@ -177,11 +179,12 @@ def moving_pair(mixing: float, direction: float) -> Drawn:
     how = pick(found["drifts"], "do not change with the shift", "change with the shift")
     return Drawn(
         go.Figure(lines, axes),
-        "Three curves, one for each pair of a query and a key, show the score against the shift of "
-        f"the pair. The shift has an angle of {direction:g} degrees to the offset. The value of "
-        f"mixing is {mixing:g}, and the norm of the commutator is {part:.2f} times the product of "
-        f"the norms of the generators. The three scores {how}. After a shift of {FARTHEST} patches "
-        f"the lowest score is {least:.2f}, and the highest score is {most:.2f}.",
+        "A line chart shows the scores of three pairs of a query and a key against the shift of "
+        f"both, from 0 to {FARTHEST} patches. There is one line for each pair. The shift has an "
+        f"angle of {direction:g} degrees to the offset. The value of mixing is {mixing:g}, and "
+        f"the norm of the commutator is {part:.2f} times the product of the norms of the "
+        f"generators. The three scores {how}. After a shift of {FARTHEST} patches the lowest "
+        f"score is {least:.2f}, and the highest score is {most:.2f}.",
     )
 
 
@@ -230,8 +233,9 @@ def turned_planes(first: float, second: float) -> Drawn:
     one, two = found["angles"]
     return Drawn(
         fig,
-        "Two dials show the angles of two planes. Each dial has a hand and the arc that the hand "
-        f"has swept from the position (0, 0) to the position ({first:g}, {second:g}). There the "
-        f"angle of the first plane, {ANGLES[0]}, is {one:.2f} radians. The angle of the second "
-        f"plane, {ANGLES[1]}, is {two:.2f} radians.",
+        "A diagram of two dials shows the angles by which two planes are rotated. Each dial is a "
+        "circle with a dotted line for the angle 0, a hand, and the arc that the hand has swept "
+        f"from the position (0, 0) to the position ({first:g}, {second:g}). There the angle of "
+        f"the first plane, {ANGLES[0]}, is {one:.2f} radians. The angle of the second plane, "
+        f"{ANGLES[1]}, is {two:.2f} radians.",
     )

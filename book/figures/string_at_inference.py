@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from book.figures.marks import axis, bars, dots, line, significant, through
+from book.figures.marks import axis, bars, dots, line, listed, significant, through
 from lab.explore import COLOURS, PALETTE, Drawn, computed, layout
 from lab.records import gather, read_record
 
@@ -123,13 +123,14 @@ def encoding_cost(dim: int, tokens: int, batch: int) -> Drawn:
     )
     return Drawn(
         go.Figure([rungs], axes),
-        "Nine bars show the operations for one channel of a query or a key, on a logarithmic axis. "
-        f"A head has {dim:g} channels, a sequence has {tokens:g} tokens, and the batch size is "
-        f"{batch:g}. The folded layer and RoPE need {counts['folded']:.0f} operations each. The "
-        "half spectrum needs the fewest operations of the other implementations, "
-        f"{counts['half']:,.0f}, and the product with P needs {counts['basis']:,.0f}. Grey bars "
-        f"show {counts['projections']:,.0f} operations for the projections and "
-        f"{counts['attention']:,.0f} for the attention itself.",
+        "A horizontal bar chart shows the operations for one channel of a query or a key, on a "
+        "logarithmic axis. Seven bars are for implementations of an encoder, and two bars are "
+        f"for the projections and for the attention itself. A head has {dim:g} channels, a "
+        f"sequence has {tokens:g} tokens, and the batch size is {batch:g}. The folded layer and "
+        f"RoPE need {counts['folded']:.0f} operations each. The half spectrum needs the fewest "
+        f"operations of the other implementations, {counts['half']:,.0f}, and the product with P "
+        f"needs {counts['basis']:,.0f}. The projections need {counts['projections']:,.0f} "
+        f"operations, and the attention itself needs {counts['attention']:,.0f}.",
     )
 
 
@@ -209,9 +210,12 @@ def clocked_rungs(
     time = "forward and backward pass" if gradients else "forward pass"
     time = f"the time of a {time} on {'two threads' if two else 'one thread'}, in milliseconds,"
     ms = "" if memory else " milliseconds"
+    more = [SPELLED[name] for name in ("projections", "attention") if name in found]
+    beside = f" More bars are for {listed(more)}." if more else ""
     return Drawn(
         go.Figure(drawn, axes),
-        f"Bars show {what if memory else time} for each implementation, on a logarithmic axis. "
+        f"A horizontal bar chart shows {what if memory else time} for each implementation, on a "
+        f"logarithmic axis.{beside} Thin lines reach from the lower to the upper quartile. "
         f"The shortest bar is that of {SPELLED[low_bar]}, at {found[low_bar][0]:.3g}{ms}. The "
         f"longest bar of an implementation is that of {SPELLED[high_bar]}, at "
         f"{found[high_bar][0]:.3g}{ms}. The bar of the half spectrum is at "
@@ -309,12 +313,14 @@ def where_lines_cross(kind: str, price: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "Two curves show predicted times in milliseconds against the channels of a head, both on "
-        "logarithmic axes. The curve of the product with P rises in proportion to the channels, "
-        f"and the curve of the half spectrum rises slowly. Marks are measured times {passes}. One "
-        f"operation of the FFT is assumed to take {price:g} times as long as one operation of the "
-        "product. With this value the half spectrum is predicted to be faster from "
-        f"{first:.0f} channels on. The measured real FFT is faster from {clocked} channels on.",
+        "A line chart shows predicted times in milliseconds on one thread against the channels "
+        f"of a head, from {SIZES[0]} to {SIZES[-1]:,}, both on logarithmic axes. The solid line "
+        "of the product with P rises in proportion to the channels, and the dashed line of the "
+        f"half spectrum rises slowly. Small marks with error bars are measured times {passes}, "
+        "dots for the product and hollow diamonds for the real FFT. One operation of the FFT is "
+        f"assumed to take {price:g} times as long as one operation of the product. With this "
+        f"value the half spectrum is predicted to be faster from {first:.0f} channels on, which a "
+        f"larger dot marks. The measured real FFT is faster from {clocked} channels on.",
     )
 
 
@@ -368,8 +374,9 @@ def scaled_turn(turn: float, ratio: float) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        "In the plane of two channels, dotted lines show two perpendicular directions, rotated by "
-        f"{turn:g} degrees from the axes. Red lines show the two directions after channel 2 has "
-        f"been multiplied by {ratio:g}. The angle between the red lines is {between:.0f} degrees. "
-        "It is a right angle only if the scales are equal or the directions are the axes.",
+        "A diagram of the plane of two channels shows two perpendicular directions as dotted "
+        f"lines, rotated by {turn:g} degrees from the axes. Solid lines show the two directions "
+        f"after channel 2 has been multiplied by {ratio:g}. An ellipse is the image of the unit "
+        f"circle. The angle between the solid lines is {between:.0f} degrees. It is a right angle "
+        "only if the scales are equal or the directions are the axes.",
     )

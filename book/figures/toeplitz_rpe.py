@@ -152,14 +152,15 @@ def toeplitz_circulant(tokens: int, length: int, features: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The upper panel shows a circulant matrix of size {size}. Its upper left block, which is "
-        f"framed, is a Toeplitz matrix of size {tokens}, and each entry shows its offset. The "
-        f"circulant matrix multiplies a vector of {tokens} numbers x and {tokens} zeros. The first "
-        f"{tokens} results are y, the product of the Toeplitz matrix and x. The lower panel shows "
-        "the number of operations against the number of tokens, with logarithmic axes, as one line "
-        "for the n × n matrix and one for the FFT. The line of the matrix is steeper, and the two "
-        f"lines cross. At {length:,.0f} tokens, with {features:g} features, the matrix takes "
-        f"{by_matrix} operations and the FFT takes {by_fft} operations.",
+        f"The upper panel is a diagram of a circulant matrix of size {size}. Its upper left "
+        f"block, which is framed, is a Toeplitz matrix of size {tokens}, and each entry shows its "
+        f"offset. The circulant matrix multiplies a vector of {tokens} numbers x and {tokens} "
+        f"zeros. The first {tokens} results are y, the product of the Toeplitz matrix and x. The "
+        "lower panel is a line chart of the number of operations against the number of tokens, "
+        "on logarithmic axes. The solid line of the n × n matrix is steeper than the dashed line "
+        f"of the FFT, and the two lines cross. Dots mark {length:,.0f} tokens. There, with "
+        f"{features:g} features, the matrix takes {by_matrix} operations and the FFT takes "
+        f"{by_fft} operations.",
     )
 
 
@@ -210,11 +211,11 @@ def toeplitz_memory(features: int) -> Drawn:
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Two lines show the memory in MiB against the number of tokens, with logarithmic axes and "
-        f"{features:.0f} features. The line of the n × n matrices is twice as steep as the line of "
-        f"algorithm 1. At {PATCHES} tokens the arrays of algorithm 1 take {here:,.0f} MiB and the "
-        f"matrices take {small:.1f} MiB, so algorithm 1 takes {times:.0f} times as much memory. "
-        f"The lines cross at {meet:,.0f} tokens.",
+        "A line chart shows the memory in MiB against the number of tokens, on logarithmic axes, "
+        f"with {features:.0f} features. The line of the n × n matrices is twice as steep as the "
+        f"line of algorithm 1. Dots mark {PATCHES} tokens, where the arrays of algorithm 1 take "
+        f"{here:,.0f} MiB and the matrices take {small:.1f} MiB, so algorithm 1 takes {times:.0f} "
+        f"times as much memory. The lines cross at {meet:,.0f} tokens.",
     )
 
 
@@ -279,14 +280,16 @@ def toeplitz_times(
     )
     return Drawn(
         go.Figure(drawn, axes),
-        f"Three lines show recorded times ({run}, {features} features), divided by the time of the "
-        "plain matrix, against the number of tokens, with logarithmic axes. At 512 tokens "
-        f"algorithm 1 takes {at_512[0]:.3g} times as long as the matrix, and the FFT takes "
-        f"{at_512[1]:.3g} times as long. Beyond 512 tokens both ratios fall. A dotted line shows "
-        "the number of operations of the FFT divided by that of the matrix. The FFT takes fewer "
-        f"operations than the matrix from {counted:,} tokens on. In the recorded times, the length "
-        f"at which the FFT becomes faster is {measured}. At {last:,} tokens fused softmax takes "
-        f"{soft:.2g} times as long as the matrix.",
+        f"A line chart shows recorded times ({run}, {features} features), divided by the time of "
+        "the plain matrix, against the number of tokens, on logarithmic axes. Solid lines with "
+        "dots are for algorithm 1, for the FFT and for fused softmax, and a horizontal line "
+        f"marks the time of the matrix. At 512 tokens algorithm 1 takes {at_512[0]:.3g} times as "
+        f"long as the matrix, and the FFT takes {at_512[1]:.3g} times as long. Beyond 512 tokens "
+        "both ratios fall. A dotted line shows the number of operations of the FFT divided by "
+        f"that of the matrix. The FFT takes fewer operations than the matrix from {counted:,} "
+        "tokens on. In the recorded times, the length at which the FFT becomes faster is "
+        f"{measured}. At {last:,} tokens fused softmax takes {soft:.2g} times as long as the "
+        "matrix.",
     )
 
 
@@ -342,10 +345,12 @@ def power_bias(power: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The left panel shows the bias of power {power:g} against the offset. The bias is 0 at "
-        "offset 0 and falls on both sides. The right panel shows the quadratic form for the "
-        "coefficients 1, -2 and 1 against the power. The curve falls, is 0 at power 2, and is "
-        f"negative for larger powers. At power {power:g} the quadratic form is {form:.2f}.",
+        "Two line charts show a bias and a quadratic form. The left chart shows the bias of "
+        f"power {power:g} against the offset, from -2 to 2, with a dot at each integer offset. "
+        "The bias is 0 at offset 0 and falls on both sides. The right chart shows the quadratic "
+        "form for the coefficients 1, -2 and 1 against the power. The line falls, is 0 at power "
+        f"2, and is negative for larger powers. A dot marks power {power:g}, where the quadratic "
+        f"form is {form:.2f}.",
     )
 
 
@@ -404,8 +409,8 @@ def offset_on_grid(offset: int) -> Drawn:
     ]
     return Drawn(
         go.Figure(drawn, axes),
-        f"The figure shows steps on a grid of {SIDE} by {SIDE} patches, the row offset (positive "
-        "is down) against the column offset (positive is to the right). The offset "
+        f"A diagram shows steps on a grid of {SIDE} by {SIDE} patches, with the row offset "
+        "(positive is down) against the column offset (positive is to the right). The offset "
         f"{offset:.0f} in reading order belongs to {steps} row offset {down:.0f} and the column "
         f"offset {right:.0f}.{other}",
     )
@@ -523,13 +528,14 @@ def own_kind_votes(factor: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"The upper panel shows the weights of {len(SEEN)} earlier symbols as bars, the nearest "
-        f"first. The weights fall with the distance, and symbols of the token's own kind get "
-        f"{factor:.3g} times the weight of other symbols at the same distance. The last symbol of "
-        f"the own kind is A. All symbols A together get the weight {a:.2f}, all symbols B together "
-        f"get the weight {b:.2f}, and the prediction is "
-        f"{pick(found['right'], 'wrong', 'right')}. The lower panel shows the accuracy on random "
-        "sequences, against the factor that multiplies the weights of the own kind, as a curve "
-        f"that rises towards 1. At the chosen factor the accuracy is {found['share']:.0%}. Two "
-        f"diamonds show the recorded study: {points}.",
+        f"The upper panel is a bar chart of the weights of {len(SEEN)} earlier symbols, the "
+        "nearest first. The weights fall with the distance, and symbols of the token's own kind "
+        f"get {factor:.3g} times the weight of other symbols at the same distance. The last "
+        f"symbol of the own kind is A. All symbols A together get the weight {a:.2f}, all symbols "
+        f"B together get the weight {b:.2f}, and the prediction is "
+        f"{pick(found['right'], 'wrong', 'right')}. The lower panel is a line chart of the "
+        "accuracy on random sequences, against the factor that multiplies the weights of the own "
+        "kind, from 1 to 1,000 on a logarithmic axis. The line rises towards 1. A large dot "
+        f"marks the chosen factor, at which the accuracy is {found['share']:.0%}. Two diamonds "
+        f"show the recorded study. {points}.",
     )

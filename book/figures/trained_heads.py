@@ -211,13 +211,16 @@ def trained_heads(head: str, features: int) -> Drawn:
     better = sum(x < 1 for x in here)
     return Drawn(
         figure,
-        f"Above, bars show the attention weights of one query in {head} of a trained model, with "
-        f"softmax and with FAVOR+ with {features:,} features. Softmax gives the largest weight, "
-        f"{exact[most]:.2f}, to position {most}, and FAVOR+ gives this position "
-        f"{first[most]:.2f}. Below, a curve shows the distance of all weights from those of "
-        "softmax, divided by the distance of uniform attention, against the number of features "
-        f"from 64 to 16,384. It falls from {middles[0]:.2f} to {middles[-1]:.2f}. With "
-        f"{features:,} features, {better} of {DRAWS} draws are better than uniform attention.",
+        "The upper panel is a bar chart of the attention weights of one query against the "
+        f"position of the key, in {head} of a trained model. Each key has one bar for "
+        f"{display('softmax')} and one for {display('favor')} with {features:,} features. "
+        f"{display('softmax')} gives the largest weight, {exact[most]:.2f}, to position {most}, "
+        f"and {display('favor')} gives this position {first[most]:.2f}. The lower panel is a line "
+        "chart of the distance of all weights from those of softmax, divided by the distance of "
+        f"uniform attention, against the number of features, from {SIZES[0]} to {SIZES[-1]:,}, on "
+        "logarithmic axes. A horizontal line at 1 marks uniform attention. The line of medians "
+        f"goes from {middles[0]:.2f} to {middles[-1]:.2f}. Dots mark the {DRAWS} draws with "
+        f"{features:,} features, of which {better} of {DRAWS} are better than uniform attention.",
     )
 
 
@@ -281,12 +284,14 @@ def scores_by_distance(head: str) -> Drawn:
     varied = int(pairs.argmax()) + 1
     return Drawn(
         figure,
-        f"Above, a curve shows the mean score of {head} of a trained model against the distance "
-        f"from query back to key, from 0 to {REACH} bytes. The largest mean score is "
-        f"{scores[most]:.1f} at distance {most}. Below, {len(pairs)} bars show how much the part "
-        "of the score that comes from each pair of channels varies, from the highest frequency "
-        f"to the lowest. The first {FAST} bars, for the fast pairs, have another colour. The "
-        f"largest bar is that of pair {varied}, with a standard deviation of {pairs.max():.2f}.",
+        f"The upper panel is a line chart of the mean score of {head} of a trained model against "
+        f"the distance from query back to key, from 0 to {REACH} bytes. A dot marks the largest "
+        f"mean score, {scores[most]:.1f} at distance {most}. The lower panel is a bar chart of "
+        f"the variation of the score by pair of channels, with {len(pairs)} bars from the highest "
+        "frequency to the lowest. The height of a bar is the standard deviation of the part of "
+        f"the score that comes from its pair. The first {FAST} bars are for fast pairs, which "
+        "make four full turns or more within the 128 bytes of training. The tallest bar is that "
+        f"of pair {varied}, with a standard deviation of {pairs.max():.2f}.",
     )
 
 
@@ -414,13 +419,14 @@ def states_of_trained_keys(head: str, rate: float, written: int) -> Drawn:
     )
     return Drawn(
         figure,
-        f"The keys come from a trained model, {head}, and {written} bytes of the text "
-        f"“{WRITTEN.strip()}” are "
-        f"written at rate {rate:g}. Two upper panels show the weight of each written value in the "
-        "answer to a key, as bars for a sum and for the delta rule. One panel asks for the "
-        f"new colour of the door, and the other for the colour of the wall. {told} The "
-        "lower panel shows the share of a value that is left in the answer to its own key against "
-        f"the number of later writes, from 0 to {LATER}. After one later write, {kept[1]:.2f} is "
-        f"left with trained keys and {at_random[1]:.2f} with random keys. After {LATER} writes, "
-        f"{kept[-1]:.2f} and {at_random[-1]:.2f} are left.",
+        "Two bar charts and a line chart show states with keys of a trained model. The keys are "
+        f"those of {head}, and {written} bytes of the text “{WRITTEN.strip()}” are written at "
+        f"rate {rate:g}. The two bar charts above show the weight of each written value in the "
+        "answer to a key, with one bar for a sum and one for the delta rule. The first of them "
+        f"asks for the new colour of the door, and the second for the colour of the wall. {told} "
+        "The line chart below shows the share of a value that is left in the answer to its own "
+        f"key against the number of later writes, from 0 to {LATER}. After one later write, the "
+        f"solid line of trained keys is at {kept[1]:.2f}, and the dotted line of random keys is "
+        f"at {at_random[1]:.2f}. After {LATER} writes, they are at {kept[-1]:.2f} and "
+        f"{at_random[-1]:.2f}.",
     )

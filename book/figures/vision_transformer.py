@@ -66,7 +66,7 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
         places = recorded[str(encoder)].get(reader)
         if places is None:
             z: Any = [[None] * CANVAS] * CANVAS
-            said, words = "not trained", "there is no map, because this model was not trained"
+            said, words = "not trained", "the map is empty, because this model was not trained"
         else:
             z = places
             known, new = _means(places)
@@ -88,9 +88,10 @@ def accuracy_places(encoder: str, *, recorded: Mapping[str, Mapping[str, Places]
     fig = panels(row, across=0.08, height=330, margin={"l": 12, "r": 12, "t": 56, "b": 12})
     return Drawn(
         fig,
-        f"Two heat maps of the accuracy at 25 positions of the canvas, for models "
-        f"{_with(str(encoder))}. A red frame contains the nine training positions. "
-        f"{' '.join(told)}",
+        "Two heat maps show the accuracy at the 25 positions of a canvas of 5 by 5, for models "
+        f"{_with(str(encoder))}. The left map is for models that read out the mean, and the right "
+        "map is for models that read out a class token. A frame surrounds the nine positions in "
+        f"training, at the upper left. {' '.join(told)}",
     )
 
 
@@ -170,11 +171,12 @@ def finer_patches(spacing: float) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Left: the positions of 64 patches whose neighbours are {spacing:.2f} apart, drawn over "
-        f"the positions of the 16 patches in training, whose neighbours are 1 apart. Right: a "
-        f"curve of the share of pairs that are further apart than any pair in training, against "
-        f"the distance of neighbours. The curve rises, and at the distance {spacing:.2f} the share "
-        f"is {here:.0f}%.",
+        "The left panel is a diagram of the positions of 64 patches, as dots whose neighbours "
+        f"are {spacing:.2f} apart. Squares mark the positions of the 16 patches in training, "
+        "whose neighbours are 1 apart. The right panel is a line chart of the percentage of "
+        "pairs that are further apart than any pair in training, against the distance of "
+        f"neighbours. The line rises. A dot marks the distance {spacing:.2f}, at which the "
+        f"percentage is {here:.0f}%.",
     )
 
 
@@ -249,10 +251,12 @@ def direction_clues(place: float, shift: float) -> Drawn:
     )
     return Drawn(
         fig,
-        "Above, two marks a and b are drawn in both orders on a row of four cells. Below, two "
-        "straight lines show the score of each order against the distance from the training "
-        f"corner. The lines start at 1 and -1, and the weight of the position is {place:g}. At the "
-        f"distance {shift:g} (in cells) the scores are {on:.1f} and {back:.1f}, and "
+        "The upper panel is a diagram of two marks a and b in both orders on a row of four "
+        "cells, with a frame around the two cells of training. The lower panel is a line chart "
+        "of the score of each order against the distance from the training corner, from 0 to "
+        f"{FURTHEST} cells. The straight lines start at 1 for b after a and at -1 for b before a, "
+        f"and the weight of the position is {place:g}. A horizontal line marks score 0. Dots mark "
+        f"the distance of {shift:g} cells, where the scores are {on:.1f} and {back:.1f}, and "
         f"{pick(found['right'], 'no', 'one', 'each')} score has the right sign.",
     )
 
@@ -310,12 +314,15 @@ def performer_places(
     least = min(zip(new, ways, strict=True))
     return Drawn(
         go.Figure(traces, axes),
-        f"Accuracy of performers with {features} features at known and at new positions of the "
-        f"canvas. One row has no encoding, and {len(ways) - 1} rows have an encoding. Large marks "
-        f"show {'the ' if seed == 'mean' else ''}{said}. At known positions the highest accuracy "
-        f"is {at_known[0]:.2f}, for {_way(at_known[1])}. At new positions the highest accuracy is "
-        f"{at_new[0]:.2f}, for {_way(at_new[1])}, and the lowest is {least[0]:.2f}, for "
-        f"{_way(least[1])}.",
+        f"A dot plot shows the accuracy of performers with {features} features at known and at "
+        "new positions of the canvas, in a row for each encoding. One row has no encoding, and "
+        f"{len(ways) - 1} rows have an encoding. Large marks, filled for known and hollow for new "
+        f"positions, show {'the ' if seed == 'mean' else ''}{said}, and small dots show all "
+        f"seeds. A dashed vertical line marks {sizes[0]:.2f}, the mean accuracy of softmax at "
+        f"known positions, and a dotted one marks {sizes[1]:.2f}, that at new positions. At known "
+        f"positions the highest accuracy is {at_known[0]:.2f}, for {_way(at_known[1])}. At new "
+        f"positions the highest accuracy is {at_new[0]:.2f}, for {_way(at_new[1])}, and the "
+        f"lowest is {least[0]:.2f}, for {_way(least[1])}.",
     )
 
 
@@ -414,9 +421,11 @@ def told_differences(pictures: int, disagree: float) -> Drawn:
     )  # fmt: skip
     return Drawn(
         go.Figure(traces, axes),
-        f"A straight line for the smallest difference of two accuracies that a test can show, "
-        f"against the number of test images, on two logarithmic axes. The line falls. If exactly "
-        f"one of the two models is right on {disagree:.0%} of the images, {pictures:,.0f} images "
-        f"can show a difference of {here:.1f} points. Dots are sixteen measured differences, eight "
-        f"at 450 images and eight at 50,000.",
+        "A line chart shows the smallest difference of two accuracies that a test can show, in "
+        f"points, against the number of test images, from {PICTURES[0]} to {PICTURES[-1]:,}, on "
+        f"two logarithmic axes. The straight line falls. A diamond marks {pictures:,.0f} test "
+        f"images. If exactly one of the two models is right on {disagree:.0%} of the images, they "
+        f"can show a difference of {here:.1f} points. Dots are {len(gaps)} measured differences, "
+        f"{sizes.count(DIGITS)} with {DIGITS} test images and {sizes.count(IMAGENET)} with "
+        f"{IMAGENET:,}.",
     )

@@ -153,11 +153,11 @@ def permuted_words(order: str, positions: str) -> Drawn:
     )
     return Drawn(
         fig,
-        f"One attention head reads the words {', '.join(words)} in this order, "
-        f"{GIVEN[positions]}. On the left, a grid of discs has a row for each query and a column "
-        f"for each key, and the area of each disc is proportional to its weight. {' '.join(most)} "
-        f"On the right, a heat map shows the first {SHOWN} channels of the output of each word and "
-        f"of the mean of the outputs. {compared}",
+        "A dot plot and a heat map show one attention head that reads the words "
+        f"{', '.join(words)} in this order, {GIVEN[positions]}. The left panel has a row for each "
+        "query and a column for each key, and the area of each disc is proportional to its "
+        f"weight. {' '.join(most)} The right panel is a heat map of the first {SHOWN} channels of "
+        f"the output of each word and of the mean of the outputs. {compared}",
     )
 
 
@@ -218,13 +218,13 @@ def bias_curves(slope: int, r1: float, r2: float, power: float) -> Drawn:
     )
     return Drawn(
         go.Figure(lines, axes),
-        "Four curves show the bias of four methods against the distance of the key, from 0 to "
-        "128 tokens. All four curves fall as the distance grows. The bias of ALiBi is a straight "
-        f"line, whose value at distance 64 is {far['alibi']:.1f}. At the same distance, the bias "
-        f"of KERPLE with a power is {far['kerple-power']:.1f}, and the bias of KERPLE with a "
-        f"logarithm is {far['kerple-log']:.1f}. The bias of T5 is a staircase that follows the "
-        "logarithm. Up to distance 16 each step of the staircase is one token long, and then the "
-        "steps become longer. The last step begins at distance 113.",
+        "A line chart shows the bias of four methods against the distance of the key, from 0 to "
+        f"{FARTHEST} tokens. All four lines fall as the distance grows. The bias of ALiBi is a "
+        f"straight line, whose value at distance 64 is {far['alibi']:.1f}. At the same distance, "
+        f"the bias of {names['kerple-power']} is {far['kerple-power']:.1f}, and the bias of "
+        f"{names['kerple-log']} is {far['kerple-log']:.1f}. The wide line of the T5 bias is a "
+        "staircase that follows the logarithm. Up to distance 16 each step of the staircase is "
+        "one token long, and then the steps become longer. The last step begins at distance 113.",
     )
 
 
@@ -286,12 +286,13 @@ def clock_hands(position: int) -> Drawn:
     )
     return Drawn(
         fig,
-        f"Above, eight dials with one hand each show the sinusoidal vector of position "
-        f"{position:g}, from the highest frequency on the left to the lowest on the right. Below, "
-        "a curve shows the inner product of this vector with the vector of each position from 0 "
-        f"to {PLACES - 1}. The peak of the curve, {DIM / 2:g}, is at position {position:g}. For "
-        f"positions that are {GAP} tokens away from the peak, the inner product is {away:.2f}. "
-        "When the position changes, the curve is shifted and keeps its shape.",
+        "The upper panel is a diagram of eight dials with one hand each, which show the "
+        f"sinusoidal vector of position {position:g}, from the highest frequency on the left to "
+        "the lowest on the right. The lower panel is a line chart of the inner product of this "
+        f"vector with the vector of each position, against the position, from 0 to {PLACES - 1}. "
+        f"A dot marks the peak of the line, {DIM / 2:g}, at position {position:g}. Two other dots "
+        f"mark the positions that are {GAP} tokens away from the peak, where the inner product is "
+        f"{away:.2f}. When the position changes, the line is shifted and keeps its shape.",
     )
 
 
@@ -341,13 +342,13 @@ def asked_distance(distance: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two curves show the attention weights of {FAR} equal keys against their distance from "
-        "the query, in tokens. One curve is for a bias, the other for rotated queries and keys, "
-        f"with a query that encodes distance {distance:.0f}. With the bias, the weight falls from "
-        f"{biased[0]:.2f} at distance 0 towards 0, and the curve is the same for every encoded "
-        f"distance. The curve of the rotation has its peak at the encoded distance "
-        f"{distance:.0f}. At this distance the weight is {rotated:.2f} with the rotation and "
-        f"{kept:.2f} with the bias.",
+        f"A line chart shows the attention weights of {FAR} equal keys against their distance "
+        f"from the query, from 0 to {FAR - 1} tokens. One line is for the bias of ALiBi, the "
+        "other is for rotated queries and keys, with a query that encodes distance "
+        f"{distance:.0f}. With the bias, the weight falls from {biased[0]:.2f} at distance 0 "
+        "towards 0, and the line is the same for every encoded distance. The line of the "
+        f"rotation has its peak at the encoded distance {distance:.0f}. Dots mark this distance, "
+        f"where the weight is {rotated:.2f} with the rotation and {kept:.2f} with the bias.",
     )
 
 
@@ -418,9 +419,9 @@ def looked_back(
     )
     return Drawn(
         fig,
-        f"Two panels show the accuracy of each method on two tasks, in the test “{test}”. Each of "
-        "the five seeds of a method is a dot, and the mean of the seeds is printed on the right. "
-        f"{' '.join(spoken)}{missing}",
+        f"Two dot plots show the accuracy of each method on two tasks, in the test “{test}”, with "
+        "a row for each method. Each of the five seeds of a method is a dot, and the mean of the "
+        f"seeds is printed on the right. {' '.join(spoken)}{missing}",
     )
 
 
@@ -468,9 +469,10 @@ def divided_bias(channels: int) -> Drawn:
     )
     return Drawn(
         go.Figure(traces, axes),
-        f"Two curves show the attention weights of {FAR} equal keys against their distance, in "
-        "tokens, with a logarithmic bias. If the bias is not divided, the nearest "
-        f"{NEAR} keys get {kept:.0%} of the weight. If the bias is divided by the square root of "
-        f"{channels:.0f}, the number of channels, the curve is flatter, and the nearest {NEAR} "
-        f"keys get {lost:.0%} of the weight.",
+        f"A line chart shows the attention weights of {FAR} equal keys against their distance, "
+        f"from 0 to {FAR - 1} tokens, with the bias of {display('kerple-log')}. The solid line is "
+        f"for the bias itself, and the nearest {NEAR} keys get {kept:.0%} of the weight. The "
+        f"dashed line is for the bias divided by the square root of {channels:.0f}, the number of "
+        f"channels. This line is flatter, and the nearest {NEAR} keys get {lost:.0%} of the "
+        "weight.",
     )

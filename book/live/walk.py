@@ -18,79 +18,90 @@ from stringlib import AxialRoPE, RoPE
 
 HALF = False
 ROPE = (
-    "The figure at stop 3, RoPE. Above the words of the moved sentence, at positions 40 to 45, "
-    'the bars of the second "the": 63% for "mat", 19% for "cat", at most 6% for each of the '
-    "others. Below, on the left, the 6 × 6 attention weights as squares that fill their outlines: "
-    "the move has changed no weight. On the right are four dials, in which a thick hand for the "
-    "query and a thin one for the key are rotated together."
+    "The figure at stop 3, RoPE, has three panels. Above the words of the moved sentence, at "
+    'positions 40 to 45, bars show the attention weights of the second "the". The weight is 63% '
+    'for "mat", 19% for "cat", and at most 6% for each of the others. Below on the left, squares '
+    "show the 6 × 6 attention weights. They fill their outlines, because the move has changed no "
+    "weight. Below on the right are four dials, in which a thick hand for the query and a thin "
+    "one for the key are rotated together."
 )
 ALT = {
     "": ROPE,
     "stop=rope": ROPE,
-    "stop=set": 'The figure at stop 1, attention over a set of words. Above the six words "the '
-    'cat sat on the mat", at positions 0 to 5, the bars of the second "the": 38% for "mat", 34% '
-    'for "cat", 12% for "sat", at most 7% for each of the others. Below, on the left, the 6 × 6 '
-    'attention weights as squares; the rows of both "the" are equal. On the right, bars show '
-    'the eight channels of the output of the second "the".',
-    "stop=frequencies": "The figure at stop 4, frequencies. Above the six words, the bars of "
-    'the second "the": 63% for "mat", 19% for "cat", at most 6% for each of the others. Below, on '
-    "the left, the 6 × 6 attention weights as squares. On the right, the score of the second "
-    '"the" with "mat" against their distance from −30 to 30 tokens: a thick wave between 0.2 '
-    "and 2, the sum of four dashed waves. Sliders set the frequencies of the four pairs: 1, "
-    "0.1, 0.01 and 0.001.",
-    "stop=frequencies&span=3000": "The figure at stop 4, frequencies, with distances up to "
-    '3,000 tokens. Above the six words, the bars of the second "the": 63% for "mat", 19% for '
-    '"cat", at most 6% for each of the others. Below, on the left, the 6 × 6 attention weights as '
-    'squares. On the right, a band shows between which values the score of the second "the" '
-    'with "mat" lies, from −3,000 to 3,000 tokens. The band rises and falls nine times; at both '
-    "ends it lies lower than at distance 0. Sliders set the frequencies of the four pairs: 1, "
-    "0.1, 0.01 and 0.001.",
-    "stop=grid": "The figure at stop 5, two coordinates. Above six patches of a digit, in three "
-    "rows and two columns, the bars of patch 2: 56% for patch 4, 26% for itself, 12% for patch "
-    "6, at most 3% for each of the others. Below, on the left, the 6 × 6 attention weights as "
-    "squares. On the right, the image of a 7 under a grid, with lines from patch 2 to the "
-    "patches that it attends to.",
-    "stop=string": "The figure at stop 6, STRING. Above the six words, the bars of the second "
-    '"the": 63% for "mat", 19% for "cat", at most 6% for each of the others. Below, on the left, '
-    "the 6 × 6 attention weights as squares that fill the outlines of RoPE: the largest "
-    "difference is 0.0 percentage points. On the right, the 8 × 8 matrix of the STRING for "
-    "distance 1, none of whose 64 entries is 0. Sliders set the basis, at 60%, and the "
-    'distance; the box "q and k follow the basis" is ticked.',
-    "stop=linear": "The figure at stop 7, linear attention. Above the six words, the softmax "
-    'weights of the second "the": 38% for "mat", 34% for "cat", 12% for "sat", at most 7% for '
-    "each of the others. Below, for the sentence repeated four times, two maps of 24 queries and "
-    "24 keys. On the left are the 576 weights of softmax, with clear columns and rows. On the "
-    "right are the weights of linear attention, whose state has 72 numbers; they are nearly "
-    "equal.",
-    "stop=favor": "The figure at stop 8, FAVOR+. Above the six words, the estimated weights of "
-    'the second "the": 46% for "cat", 38% for "mat", at most 7% for each of the others; dashes '
-    "mark the softmax weights. Below, on the left, the estimated 6 × 6 weights as filled "
-    "squares, some smaller and some larger than the outlines of softmax. On the right, a dot "
-    "for each draw of random features shows its mean error per weight. The error falls from "
-    "about 8 percentage points with 4 features to about 2 with 1,024; the marked draw has 16 "
-    "features and an error of 6.6 points.",
-    'stop=decay&weight="cosine"': "The figure at stop 10 with a cosine of the distance. Under "
-    'the six words are the factors for the last word, "mat": 0.56 for the first "the", then '
-    "0.71, 0.83, 0.92, 0.98 and 1. Below, on the left, the weights of every word with itself "
-    "and the words before it, as squares, with the weights without the cosine as outlines. On "
-    'the right, the state as "mat" reads it. The horizon M is 8 tokens.',
-    'stop=decay&weight="none"': "The figure at stop 10 without position weights. Under each of "
-    'the six words is the factor 1. Above them are the bars of the last word, "mat": 21% '
-    'for "cat" and for itself, 13 to 16% for each of the others. Below, on the left, the weights '
-    "of every word with itself and the words before it, as squares. On the right, the state "
-    "after six words, which has 72 numbers.",
-    'stop=decay&weight="decay"': "The figure at stop 10 with a decay of 0.70 per word. Under "
-    'the six words are the factors for the last word, "mat": 0.17 for the first "the", then '
-    '0.24, 0.34, 0.49, 0.70 and 1. The bars rise from 4% for the first "the" to 41% for "mat". '
-    "Below, on the left, the weights of every word with itself and the words before it, as "
-    "squares, with the weights without the decay as outlines: those of distant words are "
-    "smaller. On the right, the state after six words, which still has 72 numbers.",
-    "stop=delta": "The figure at stop 11, the delta rule. Two states have stored five pairs of "
-    "words. Below each of the first five words is the word that follows it. Above the six "
-    'words are the values that the key of "the" retrieves: 1.01 for "mat" and at most 0.01 for '
-    "each of the others from the state of the delta rule; dashes mark the values from the sum, "
-    'about 1 for "cat" and for "mat" and 0.6 for "on" and "the". Below are both states, 8 × 8 '
-    "maps: the sum on the left and the delta rule on the right.",
+    "stop=set": "The figure at stop 1, attention over a set of words, has three panels. Above the "
+    'six words "the cat sat on the mat", at positions 0 to 5, bars show the attention weights of '
+    'the second "the". The weight is 38% for "mat", 34% for "cat", 12% for "sat", and at most 7% '
+    "for each of the others. Below on the left, squares show the 6 × 6 attention weights, and the "
+    'rows of both "the" are equal. Below on the right, bars show the eight channels of the output '
+    'of the second "the".',
+    "stop=frequencies": "The figure at stop 4, frequencies, has three panels. Above the six "
+    'words, bars show the attention weights of the second "the". The weight is 63% for "mat", 19% '
+    'for "cat", and at most 6% for each of the others. Below on the left, squares show the 6 × 6 '
+    'attention weights. Below on the right, a line chart shows the score of the second "the" with '
+    '"mat" against their distance, from −30 to 30 tokens. A thick wave between 0.2 and 2 is the '
+    "sum of four dashed waves. Sliders set the frequencies of the four pairs, which are 1, 0.1, "
+    "0.01 and 0.001.",
+    "stop=frequencies&span=3000": "The figure at stop 4, frequencies, has three panels and shows "
+    "distances up to 3,000 tokens. Above the six words, bars show the attention weights of the "
+    'second "the". The weight is 63% for "mat", 19% for "cat", and at most 6% for each of the '
+    "others. Below on the left, squares show the 6 × 6 attention weights. Below on the right, a "
+    'band shows between which values the score of the second "the" with "mat" lies, against their '
+    "distance, from −3,000 to 3,000 tokens. The band rises and falls nine times, and at both ends "
+    "it lies lower than at distance 0. Sliders set the frequencies of the four pairs, which are "
+    "1, 0.1, 0.01 and 0.001.",
+    "stop=grid": "The figure at stop 5, two coordinates, has three panels. Above six patches of a "
+    "digit, in three rows and two columns, bars show the attention weights of patch 2. The weight "
+    "is 56% for patch 4, 26% for patch 2 itself, 12% for patch 6, and at most 3% for each of the "
+    "others. Below on the left, squares show the 6 × 6 attention weights. Below on the right is "
+    "the image of a 7 under a grid, with lines from patch 2 to the patches that it attends to.",
+    "stop=string": "The figure at stop 6, STRING, has three panels. Above the six words, bars "
+    'show the attention weights of the second "the". The weight is 63% for "mat", 19% for "cat", '
+    "and at most 6% for each of the others. Below on the left, squares show the 6 × 6 attention "
+    "weights. They fill the outlines of RoPE, and the largest difference is 0.0 percentage "
+    "points. Below on the right is the 8 × 8 matrix of the STRING for distance 1, none of whose "
+    '64 entries is 0. Sliders set the basis, at 60%, and the distance. The box "q and k follow '
+    'the basis" is ticked.',
+    "stop=linear": "The figure at stop 7, linear attention, has three panels. Above the six "
+    'words, bars show the softmax weights of the second "the". The weight is 38% for "mat", 34% '
+    'for "cat", 12% for "sat", and at most 7% for each of the others. Below are two maps of 24 '
+    "queries and 24 keys, for the sentence repeated four times. On the left are the 576 weights "
+    "of softmax, with clear columns and rows. On the right are the weights of linear attention, "
+    "whose state has 72 numbers. These weights are nearly equal.",
+    "stop=favor": "The figure at stop 8, FAVOR+, has three panels. Above the six words, bars show "
+    'the estimated weights of the second "the". The weight is 46% for "cat", 38% for "mat", and '
+    "at most 7% for each of the others. Dashes mark the softmax weights. Below on the left, "
+    "filled squares show the estimated 6 × 6 weights. Some are smaller and some are larger than "
+    "the outlines, which are the weights of softmax. Below on the right, a dot for each draw of "
+    "random features shows its mean error per weight against the number of features. The error "
+    "falls from about 8 percentage points with 4 features to about 2 with 1,024. The marked draw "
+    "has 16 features and an error of 6.6 points.",
+    'stop=decay&weight="cosine"': "The figure at stop 10, with a cosine of the distance, has "
+    'three panels. Under the six words are the factors for the last word, "mat". The factor is '
+    '0.56 for the first "the", and for the later words it is 0.71, 0.83, 0.92, 0.98 and 1. Below '
+    "on the left, squares show the weights of every word with itself and the words before it, and "
+    'outlines show the weights without the cosine. Below on the right is the state as "mat" reads '
+    "it. The horizon M is 8 tokens.",
+    'stop=decay&weight="none"': "The figure at stop 10, without position weights, has three "
+    "panels. Under each of the six words is the factor 1. Above the words, bars show the "
+    'attention weights of the last word, "mat". The weight is 21% for "cat" and for "mat" itself, '
+    "and 13 to 16% for each of the others. Below on the left, squares show the weights of every "
+    "word with itself and the words before it. Below on the right is the state after six words, "
+    "which has 72 numbers.",
+    'stop=decay&weight="decay"': "The figure at stop 10, with a decay of 0.70 per word, has three "
+    'panels. Under the six words are the factors for the last word, "mat". The factor is 0.17 for '
+    'the first "the", and for the later words it is 0.24, 0.34, 0.49, 0.70 and 1. Above the '
+    'words, bars show the attention weights of "mat", which rise from 4% for the first "the" to '
+    '41% for "mat". Below on the left, squares show the weights of every word with itself and the '
+    "words before it, and outlines show the weights without the decay. The squares of distant "
+    "words are smaller than their outlines. Below on the right is the state after six words, "
+    "which still has 72 numbers.",
+    "stop=delta": "The figure at stop 11, the delta rule, has three panels. Two states have "
+    "stored five pairs of words. Below each of the first five words is the word that follows it. "
+    'Above the six words, bars show the values that the key of "the" retrieves from the state of '
+    'the delta rule. The value is 1.01 for "mat" and at most 0.01 for each of the others. Dashes '
+    'mark the values from the state of the sum, which are about 1 for "cat" and for "mat" and 0.6 '
+    'for "on" and "the". Below, 8 × 8 maps show both states, that of the sum on the left and that '
+    "of the delta rule on the right.",
 }
 """Alternative texts of the posters, by the state of the figure."""
 WORDS = ("the", "cat", "sat", "on", "the", "mat")

@@ -122,14 +122,20 @@ class LiveLoss:
 
     def alt(self) -> str:
         """Return the alternative text of the figure."""
-        shown = [
-            f"{self.said(name)}: from {losses[0]:.2g} to {losses[-1]:.2g}."
-            for name, (_, losses) in self.curves.items()
+        words = [
+            "A line chart shows the loss against the training step, from 0 to "
+            f"{self.total:,}. Title: {self.title}."
         ]
-        head = f"{self.title}, over {self.total} training steps."
         if self.chance is not None:
-            head += f" A dotted line marks the loss of guessing, {self.chance:.2g}."
-        return " ".join([head, *shown])
+            words.append(f"A dotted line marks the loss of guessing, {self.chance:.2g}.")
+        for name, (_, losses) in self.curves.items():
+            run = f" of {self.said(name)}" if len(self.names) > 1 else ""
+            goes = f"The loss{run} goes from {losses[0]:.2g} to {losses[-1]:.2g}"
+            if self.chance is not None:
+                side = "below" if losses[-1] < self.chance else "above"
+                goes += f" and ends {side} this line"
+            words.append(f"{goes}.")
+        return " ".join(words)
 
     def __repr__(self) -> str:
         return f"<LiveLoss {', '.join(self.names)}>"
