@@ -156,7 +156,7 @@ def stretched_sentence(stop: float, article: float, other: float, use: str) -> D
         f"The upper panel is a diagram of the ten tokens “{' '.join(WORDS)}” at equal distances, "
         "and below them an axis of positions. A thin line leads from each token to its position, "
         f"which is the sum of the steps of the tokens so far. A full stop has the step {stop:g}, "
-        f"“the” has the step {article:g}, and every other word has the step {other:g}. The thick "
+        f"“the” has the step {article:g}, and all other words have the step {other:g}. The thick "
         f"pieces of the axis are these steps. The last token is at position {last:.2f}. The lower "
         f"panel is a bar chart with two bars for each token. The first bar shows {below}",
     )
