@@ -176,6 +176,51 @@ def test_packed_sequences_give_the_same_in_onnx_runtime(runtime: Any, name: str)
         close(torch.from_numpy(got), want, WITHIN * (1 + want.abs().max().item()), "an output")
 
 
+class Padded(nn.Module):
+    """A layer that is told which of its tokens are padding."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        found: Tensor = self.layer(x, key_mask=mask)
+        return found
+
+
+PADDED: dict[str, dict[str, Any]] = {
+    "softmax": {"encoder": "rope", "causal": True},
+    "all keys": {"encoder": "rope", "causal": False},
+    "bias": {"encoder": "alibi", "causal": True},
+    "cope, window": {"position_bias": "cope", "causal": True, "window": 3},
+    "grouped": {"encoder": "rope", "causal": True, "kv_heads": 1, "window": 3},
+    "favor": {"attention": "favor", "encoder": None, "causal": True},
+    "gla": {"attention": "elu", "encoder": None, "weight": "gla", "causal": True},
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_padding_gives_the_same_in_onnx_runtime(runtime: Any, name: str) -> None:
+    """Also the outputs at padding: a query that attends to no key has the output 0."""
+    torch.manual_seed(0)
+    layer = Padded(MultiHeadAttention(DIM, 2, **PADDED[name])).eval()
+    given = [(torch.randn(2, n, DIM), torch.rand(2, n) > 0.4) for n in (12, 5, 70)]
+    for _, mask in given:
+        mask[0, :4], mask[1] = False, mask[1] if name == "softmax" else False
+    sizes = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
+    program = torch.onnx.export(
+        layer, given[0], dynamo=True, dynamic_shapes=(sizes, sizes), verbose=False
+    )
+    assert program is not None
+    session = runtime.InferenceSession(program.model_proto.SerializeToString())
+    names = [x.name for x in session.get_inputs()]
+    for x, mask in given:
+        (got,) = session.run(None, dict(zip(names, (x.numpy(), mask.numpy()), strict=True)))
+        with torch.no_grad():
+            want = layer(x, mask)
+        close(torch.from_numpy(got), want, WITHIN * (1 + want.abs().max().item()), "an output")
+
+
 @pytest.mark.parametrize("head_dim", [192, 260])
 def test_large_heads_give_the_same_in_onnx_runtime(runtime: Any, head_dim: int) -> None:
     """Eager layers of this size compute circulant products by FFT."""

@@ -1,5 +1,9 @@
 """Where a model trains: on the reader's GPU if there is one, on the CPU under test."""
 
+import subprocess
+import sys
+
+import lightning_fabric
 import pytest
 import torch
 
@@ -74,13 +78,13 @@ def test_a_device_that_is_unknown_or_not_there_is_named(
 
 def test_a_run_asks_for_the_reader_s_gpu(machine, monkeypatch):
     asked = []
-    real = hardware.Fabric
+    real = lightning_fabric.Fabric
 
     def fabric(accelerator, **told):
         asked.append(accelerator)
         return real(accelerator="cpu", **told)
 
-    monkeypatch.setattr(hardware, "Fabric", fabric)
+    monkeypatch.setattr(lightning_fabric, "Fabric", fabric)
     for devices, told in (((), {}), (("cuda",), {}), (("mps",), {}), (("cuda",), "cpu")):
         machine(*devices)
         fit(make(), Sums(), SETTINGS, **({"device": told} if told else {}))
@@ -88,3 +92,12 @@ def test_a_run_asks_for_the_reader_s_gpu(machine, monkeypatch):
     machine("mps")
     fit(make(dropout=0.0).double(), Wide(), SETTINGS)
     assert asked[-1] == "cpu"
+
+
+def test_lab_train_imports_lightning_only_when_a_training_starts() -> None:
+    code = (
+        "import sys, lab.train\n"
+        "print({'lightning_fabric', 'torch._dynamo', 'sympy', 'matplotlib'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"

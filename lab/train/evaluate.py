@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from lab.tasks.task import IGNORE, Task
 from lab.train.hardware import one_process, over_all
+
+if TYPE_CHECKING:  # importing Lightning takes seconds
+    from lightning_fabric import Fabric
 
 
 @torch.no_grad()

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from lab.tasks.task import IGNORE, Task
@@ -22,6 +21,9 @@ from lab.train.keeper import Keeper
 from lab.train.loop import minimise
 from lab.train.optimizer import coefficients, make_optimizer
 from lab.train.settings import Settings, half_cosine
+
+if TYPE_CHECKING:  # importing Lightning takes seconds
+    from lightning_fabric import Fabric
 
 
 def fit(

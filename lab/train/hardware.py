@@ -9,12 +9,13 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.loggers.logger import Logger
-from lightning_fabric.strategies.ddp import DDPStrategy
+
+if TYPE_CHECKING:  # importing Lightning takes seconds, so it is imported when a training starts
+    from lightning_fabric import Fabric
+    from lightning_fabric.loggers.logger import Logger
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
@@ -93,6 +94,9 @@ def make_fabric(
     Raises:
         ValueError: If a name is unknown, or if the machine does not support the requested hardware.
     """
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     if accelerator == "auto":
@@ -128,6 +132,8 @@ def make_fabric(
 @functools.cache
 def one_process() -> Fabric:
     """Return Fabric for this process alone, on the CPU, for models that are not set up."""
+    from lightning_fabric import Fabric
+
     return Fabric(accelerator="cpu", devices=1)
 
 

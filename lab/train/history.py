@@ -9,15 +9,17 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from lab.files import append, read_lines, whole
 from lab.train.hardware import first_writes, over_all
 from lab.train.settings import Settings
+
+if TYPE_CHECKING:  # importing Lightning takes seconds
+    from lightning_fabric import Fabric
 
 THEN = (
     "the run is kept up to its last checkpoint; free some disk space and start it again to continue"

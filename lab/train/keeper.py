@@ -6,15 +6,17 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from lightning_fabric import Fabric
 
 from lab.records import stamp
 from lab.train.checkpoint import Checkpoint
 from lab.train.hardware import first_writes, one_process, over_all
 from lab.train.interrupt import SIGNALS, Interrupted, StopRequest, handled
+
+if TYPE_CHECKING:  # importing Lightning takes seconds
+    from lightning_fabric import Fabric
 
 
 class Part(Protocol):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from lab.train.hardware import one_process
 from lab.train.keeper import Keeper
+
+if TYPE_CHECKING:  # importing Lightning takes seconds
+    from lightning_fabric import Fabric
 
 
 def minimise(

@@ -8,10 +8,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from lightning_fabric import Fabric
 from tqdm import tqdm
 
 from lab.tasks import Task, make_task
@@ -22,6 +21,9 @@ from lab.train.history import History
 from lab.train.options import Options, import_modules
 from lab.train.runner import Each, tell, workers
 from lab.train.settings import Settings
+
+if TYPE_CHECKING:  # importing Lightning takes seconds
+    from lightning_fabric import Fabric
 
 Found = dict[str, Any]
 

@@ -127,6 +127,11 @@ def softmax_attention(
         far = torch.ones(pairs, dtype=torch.bool, device=q.device)
         far = far.tril(keys - n - window) | far.triu(keys - n + window)
         hidden = far if hidden is None else hidden | far
+    none = None
+    if hidden is not None and torch.compiler.is_exporting():
+        # in ONNX such a query would have the mean of all values or NaN; see the end
+        none = hidden.all(-1, keepdim=True)
+        hidden = hidden & ~none
     mask = None if hidden is None else ~hidden
     if bias is not None:
         if not expands(bias.shape[:-2], lead):
@@ -163,7 +168,8 @@ def softmax_attention(
         # a clone, because contiguous() is left out of the program for the first kernel
         out = out.clone(memory_format=torch.contiguous_format)
     # autocast may have computed in another dtype
-    return out.view(*lead[:-1], *out.shape[-3:]).to(q.dtype)
+    out = out.view(*lead[:-1], *out.shape[-3:]).to(q.dtype)
+    return out if none is None else out.masked_fill(none, 0)
 
 
 def _group(q: Tensor, k: Tensor, v: Tensor) -> int:
