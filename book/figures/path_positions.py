@@ -216,8 +216,8 @@ def gated_sentences(closes: float, keeps: float) -> Drawn:
         fig,
         "A heat map shows the decay from each key (column) to each query (row) of the ten tokens "
         f"“{' '.join(WORDS)}”. It is lower triangular, because no token attends to a later one. "
-        f"The decay is 1 on the diagonal. A full stop has the gate {closes:g}, and every other "
-        f"token has the gate {keeps:g}. {shape} The decay from the last full stop to the last "
+        f"The decay is 1 on the diagonal. A full stop has the gate {closes:g}, and all other "
+        f"tokens have the gate {keeps:g}. {shape} The decay from the last full stop to the last "
         f"token is {first:.2f}. The decay from “sat”, the word before this full stop, to the last "
         f"token is {before:.2f}.",
     )
