@@ -22,9 +22,10 @@ from stringlib.spec import Positions, checked
 class ALiBi(RelativeBias):
     r"""Fixed biases :math:`-m_h |\Delta|` of the distance Δ, with a slope :math:`m_h` per head.
 
-    See equation :eq:`eq-bias-alibi`. ALiBi is the only bias of the distance whose factor
-    :math:`e^{b(\Delta)}` from a key to a later query is always the product of the factors from the
-    key to a token in between and from this token to the query, :eq:`eq-path-alibi`.
+    See equation :eq:`eq-bias-alibi`. Among the biases that depend only on the distance, ALiBi is
+    the only one for which the following always holds, :eq:`eq-path-alibi`. The factor
+    :math:`e^{b(\Delta)}` from a key to a later query is the product of the factors from the key to
+    a token in between and from this token to the query.
 
     The module has no learned parameters, and it adds nothing to the ``state_dict``.
 
