@@ -68,12 +68,9 @@ class SvgMime:
         """Return the node of a picture, or None to leave an output to MyST-NB."""
         if data.mime_type != SVG:
             return None
-        alt = data.output_metadata.get(SVG, {}).get("alt", "")  # said by who drew it
-        if not alt:
-            told = data.cell_metadata.get("mystnb", {}).get("image", {}).get("alt", "")
-            each = told.split("\n\n")  # of several pictures each has a paragraph
-            # what precedes a picture in a cell are others of its kind, as a rule nothing else
-            alt = each[min(data.output_index, len(each) - 1)]
+        # each of several pictures has its own text, given by forest() or tools/notebook_form.py
+        alt = data.output_metadata.get(SVG, {}).get("alt", "")
+        alt = alt or data.cell_metadata.get("mystnb", {}).get("image", {}).get("alt", "")
         picture = themed(data.content, f"p{data.cell_index}-{data.output_index}", alt)
         return [nodes.raw(text=picture, format="html")]
 

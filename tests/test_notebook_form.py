@@ -17,7 +17,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from lab.explore import poster
 from tools import notebooks
-from tools.notebook_form import WIDGET
+from tools.notebook_form import SVG, WIDGET
 
 PNG = "iVBORw0KGgo="
 ALT = {"mystnb": {"image": {"alt": "A line that rises."}}}
@@ -82,6 +82,24 @@ def test_a_cell_keeps_its_id_when_another_comes_before_it() -> None:
     nb.cells[2:2] = [new_markdown_cell("new"), nb.cells[1].copy()]
     notebooks.normalise(nb)
     assert [cell.id for cell in nb.cells] == [*before[:2], "cell-05", "cell-06", *before[2:]]
+
+
+def test_each_image_of_a_cell_gets_its_own_alternative_text(tmp_path: Path) -> None:
+    def drawn() -> nbformat.NotebookNode:
+        return shown(**{SVG: '<svg viewBox="0 0 1 1"></svg>', "text/plain": "<Figure>"})
+
+    def saved(alt: str) -> Path:
+        told = {"mystnb": {"image": {"alt": alt}}}
+        outputs = [printed("3\n"), drawn(), drawn()]
+        return save(tmp_path, new_notebook(cells=[code("draw()", 1, *outputs, **told)]))
+
+    path = saved("A line that rises.\n\nA line that falls.")
+    assert notebooks.process(path, "check") == ("same", [])
+    _, *images = nbformat.read(path, 4).cells[0].outputs
+    texts = [image.metadata[SVG].alt for image in images]
+    assert texts == ["A line that rises.", "A line that falls."]
+    _, (fault,) = notebooks.process(saved("Two lines."), "check")
+    assert "2 images, but alternative texts for 1" in fault
 
 
 def test_an_editor_folds_the_call_of_a_figure_and_the_setup() -> None:

@@ -75,7 +75,7 @@ def test_the_pictures_of_digits_say_in_words_what_the_record_holds() -> None:
     encoded, rotary = vision.ENCODERS[1:], vision.ENCODERS[3:]
     low, high = _range(same, encoded)
     assert f"without an encoding is at {same['none']:.2f}. All others are between {low}" in words
-    assert f"and {high}; the sinusoidal embedding is highest" in words
+    assert f"and {high}. The sinusoidal embedding is highest" in words
     assert max(same, key=same.__getitem__) == "sinusoidal"
     assert all(abs(found - 0.12) < 0.05 for found in counted.values())
     assert f"without an encoding stays at {fine['none']:.2f}" in words

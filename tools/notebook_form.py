@@ -115,6 +115,16 @@ def name(cells: list[nbformat.NotebookNode]) -> None:
         cell.id = cell.id or next(new for new in fresh if new not in taken)
 
 
+def tell(cell: nbformat.NotebookNode) -> None:
+    """Give each of several images of a cell its own paragraph of the cell's alternative text."""
+    text = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
+    images = [output for output in cell.outputs if SVG in output.get("data", {})]
+    each = text.split("\n\n")
+    if len(each) == len(images) > 1:
+        for output, alt in zip(images, each, strict=True):
+            output.metadata = nbformat.from_dict({SVG: {"alt": alt}})
+
+
 def normalise(nb: nbformat.NotebookNode) -> None:
     """Bring a run notebook into its stable form, in place."""
     nb.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": {"name": "python"}})
@@ -149,3 +159,5 @@ def normalise(nb: nbformat.NotebookNode) -> None:
                 output.text = scrub(output.text)
             else:  # the rest of a traceback names paths and versions
                 output.traceback = [f"{output.ename}: {output.evalue}"]
+        if cell.cell_type == "code":
+            tell(cell)

@@ -282,7 +282,7 @@ bookLive.add("encoder", (box, programs, about) => {
     const least = Math.min(...values), name = ["axial: each pair encodes row or column", "mixed: each pair has its own direction"][i];
     drawMap(grids[i], values, SIDE, SIDE, paint, (v) => (v - least) / (1 - least + 1e-9), []);
     gridCaptions[i].textContent = name + ": " + least.toFixed(2).replace("-", "−") + " to 1";
-    grids[i].setAttribute("aria-label", "Score of the middle patch with the patches of a 15 by 15 grid, " + gridCaptions[i].textContent + " at the middle patch");
+    grids[i].setAttribute("aria-label", "A heat map shows the score of the middle patch with each patch of a " + SIDE + " by " + SIDE + " grid of rows and columns. " + ["Each pair of channels encodes the row or the column", "Each pair of channels has its own direction"][i] + ", and the scores are between " + least.toFixed(2).replace("-", "−") + " and 1, which is the score of the middle patch with itself.");
   }
 
   const furthest = (a, b) => a.reduce((most, v, i) => Math.max(most, Math.abs(v - b[i])), 0);
@@ -310,11 +310,12 @@ bookLive.add("encoder", (box, programs, about) => {
     [["rotated, from 0", ""], ["rotated, " + behind, change[0]], ["sinusoids added, from 0", ""], ["added, " + behind, change[1]]]
       .forEach(([name, much], i) => {
         captions[i].replaceChildren(name, ...(much ? [element("b", {}, " " + much)] : []));
-        maps[i].setAttribute("aria-label", "Attention map, " + name + (much ? ": " + much : ""));
+        maps[i].setAttribute("aria-label", "A heat map shows the attention weights, in a row for each word and a column for each word that it attends to, if " + (i < 2 ? "positions rotate queries and keys" : "sinusoids are added to the words") + " and the first word is at position " + (i % 2 ? number(state.moved) : "0") + "."
+          + (!much ? "" : much === "the same" ? " The weights are the same as from position 0." : " The largest change of a weight from the map at position 0 is " + much.slice(2) + "."));
       });
     tell = () => {
       const negative = below(w, still), first = negative ? "first below 0 at distance " + number(negative) : "never below 0 up to distance " + number(FARTHEST);
-      curve.setAttribute("aria-label", "Score of a word with itself against distance, from 1 to 100,000: " + first + "; the horizon is at " + number(far) + ".");
+      curve.setAttribute("aria-label", "A line chart shows the score of a word with itself against the distance, on a logarithmic axis from 1 to 100,000 tokens. A pale curve is the score, and a thick curve is its mean over near distances. The score is " + first + ". The horizon is at " + number(far) + ".");
       said.textContent = "The horizon, the distance at which neighbouring pairs differ by a full turn, is " + number(far) + "; the score is " + first + ". If the sentence is moved by " + number(state.moved) + ", the map with rotations is "
         + (points[0] < 0.05 ? "the same" : "changed by up to " + change[0].slice(2)) + "; the map with added sinusoids is "
         + (points[1] < 0.05 ? "the same" : "changed by up to " + change[1].slice(2)) + ".";

@@ -38,7 +38,7 @@ bookLive.add("memory", (box, run, about) => {
     ...SIZES.map((wide, i) => element("button", { type: "button", onclick: () => change({ size: i }) }, wide + " × " + wide)));
   const said = element("p.live-said", { role: "status" });
   const cards = element("ul.live-memories", {}, ...memories.map((memory) => {
-    memory.table = element("canvas.live-table", { role: "img", "aria-label": memory.title + " has not been queried yet", onclick: (event) => {
+    memory.table = element("canvas.live-table", { role: "img", "aria-label": "The model “" + memory.title + "” has not been queried yet.", onclick: (event) => {
       const row = Math.floor((event.offsetY / memory.table.clientHeight) * (KEYS.length + 1)) - 1;
       if (row >= 0) { change({ asked: row }); }
     } });
@@ -139,6 +139,8 @@ bookLive.add("memory", (box, run, about) => {
   const most = (row) => row.indexOf(Math.max(...row));
   const verdict = (key, value) => (!had(key).length ? "key not read yet" : value === latest(key) ? "right" : had(key).includes(value) ? "an old value" : "wrong");
 
+  const JUDGED = { "key not read yet": "but it has not read this key yet", right: "which is right", "an old value": "which is an old value", wrong: "which is wrong" };
+
   function drawMemory(memory) {
     const { answers, pairs } = memory.shown;
     if (!answers || pairs !== state.heard) { return; }
@@ -153,7 +155,10 @@ bookLive.add("memory", (box, run, about) => {
     drawNumbers(memory.all, now, scale, memory.colour);
     drawNumbers(memory.last, now.map((line, i) => line.map((v, j) => v - before[i][j])), scale, memory.colour);
     memory.changed.textContent = pairs ? written([state.pairs[pairs - 1]]) + " changes" : "";
-    memory.table.setAttribute("aria-label", memory.title + " would retrieve " + KEYS.map((key, k) => key + ": " + most(answers[k]) + ", " + percent(answers[k][most(answers[k])]) + ", " + verdict(k, most(answers[k]))).join("; "));
+    memory.table.setAttribute("aria-label", "A heat map shows the probability of each value (column) for each key (row) in the model “" + memory.title + "”. " + KEYS.map((key, k) => {
+      const value = most(answers[k]);
+      return "For the key " + key + " the model would retrieve " + value + " with a probability of " + percent(answers[k][value]) + ", " + JUDGED[verdict(k, value)] + ".";
+    }).join(" "));
   }
 
   function draw() {

@@ -363,7 +363,7 @@ bookLive.add("move", (box, run, about) => {
     pen.beginPath();
     pen.arc((state.column / PATCH + 0.5) * cell, (state.row / PATCH + 0.5) * cell, 0.3 * cell, 0, 2 * Math.PI);
     pen.stroke();
-    model.map.setAttribute("aria-label", model.title + ": right at " + hits + " of " + known + " positions");
+    model.map.setAttribute("aria-label", "A map of the model “" + model.title + "” has a square for each position of the digit, in rows and columns. A square is coloured if the prediction there is right; otherwise it shows the predicted digit. The model is right at " + hits + " of " + known + " positions. A dashed line encloses the training positions, and a circle marks the position of the digit.");
   }
 
   /* What the framed patch attends to; a negative weight, which some linear kinds have, in another colour. */
@@ -382,7 +382,7 @@ bookLive.add("move", (box, run, about) => {
     pen.lineWidth = 1.5;
     pen.strokeStyle = ink();
     pen.strokeRect((state.patch % GRID) * cell, Math.floor(state.patch / GRID) * cell, cell, cell);
-    model.map.setAttribute("aria-label", model.title + ": attends most to row " + (Math.floor(where / GRID) + 1) + ", column " + (where % GRID + 1) + " of the patches");
+    model.map.setAttribute("aria-label", "A heat map of the model “" + model.title + "” shows the attention weights of the framed patch, in rows and columns of patches. This patch attends most to the patch in row " + (Math.floor(where / GRID) + 1) + ", column " + (where % GRID + 1) + ".");
   }
 
   function drawMap(model) { (state.patch === null ? drawPlaces : drawLook)(model); }
@@ -409,8 +409,8 @@ bookLive.add("move", (box, run, about) => {
     draw.setAttribute("aria-pressed", String(state.digit < 0));
     turn.show(state.turn, String(state.turn).replace("-", "−") + "°");
     size.show(state.size, Math.round(100 * state.size) + " %");
-    digit.setAttribute("aria-label", "The digit " + label() + ", row " + state.row + ", column " + state.column + ". Press an arrow key to move it, or Enter to show attention");
-    patch.setAttribute("aria-label", "A patch. Press an arrow key to move it, or Escape to hide attention");
+    digit.setAttribute("aria-label", "The digit " + label() + " is at row " + state.row + ", column " + state.column + ". Press an arrow key to move it, or Enter to show attention.");
+    patch.setAttribute("aria-label", "This is the framed patch. Press an arrow key to move it, or Escape to hide attention.");
   }
 
   /* ---- what is said, and the state in the address ---- */

@@ -77,7 +77,7 @@ bookLive.add("sentence", (box, programs, about) => {
       const much = most < 0.05 ? "the same" : "± " + most.toFixed(0) + " points";
       drawMap(canvas, values, about[name]);
       caption.replaceChildren(how, element("b", {}, moved ? " " + much : ""));
-      canvas.setAttribute("aria-label", "Attention map, positions " + how + ": " + (much === "the same" ? "unchanged" : "changed by up to " + much.slice(2)));
+      canvas.setAttribute("aria-label", "A heat map shows the attention weights, in a row for each word and a column for each word that it attends to, if positions are " + how + ". " + (much === "the same" ? "The weights are unchanged." : "The largest change of a weight is " + much.slice(2) + "."));
     });
     dials.forEach((canvas, i) => drawDial(canvas, about.hands[i]));
     line.querySelectorAll("small").forEach((place, i) => { place.textContent = Math.round(moved) + i; });

@@ -268,7 +268,7 @@ bookLive.add("train", (box, programs, about) => {
 
   /* ---- drawing ---- */
 
-  function drawChart({ canvas, title, top, ticks, level, of, points }) {
+  function drawChart({ canvas, title, small, top, ticks, level, of, points }) {
     const [pen, wide, high] = ready(canvas), left = 34, foot = high - 22;
     const x = (step) => left + step / about.steps * (wide - left - 12), y = (v) => 8 + (1 - Math.min(v, top) / top) * (foot - 8);
     pen.strokeStyle = colour("--book-grid");
@@ -292,8 +292,8 @@ bookLive.add("train", (box, programs, about) => {
     line([[0, level], [about.steps, level]], [2, 4], 1.5, colour("--pst-color-text-base"));
     settings.forEach((one) => line(one[of].map((v, i) => [Math.min(i * about.every, about.steps), v]), [6, 4], 1.5, one.colour));
     settings.forEach((one) => { if (one.run) { line(points(one.run), [], 2.5, one.colour); } });
-    const last = settings.map((one) => one.title.toLowerCase() + " " + (one.run?.tests.length ? points(one.run).at(-1)[1].toFixed(2) : "not yet trained") + ", recorded " + one[of].at(-1).toFixed(2)).join("; ");
-    canvas.setAttribute("aria-label", title + " against training steps: " + last + "; bound without a token shift " + level.toFixed(2) + ".");
+    const last = settings.map((one) => one.title + ", the layer trained here " + (one.run?.tests.length ? "(solid curve) is at " + points(one.run).at(-1)[1].toFixed(2) : "has no curve yet") + ", and the mean of the recorded runs (dashed curve) ends at " + one[of].at(-1).toFixed(2) + ". ").join("");
+    canvas.setAttribute("aria-label", "A line chart shows the " + title.toLowerCase() + small.replace(",", "") + " against the training step, from 0 to " + about.steps + ". " + last + "A dotted line at " + level.toFixed(2) + " is the bound without a token shift.");
   }
 
   function draw() {

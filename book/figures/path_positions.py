@@ -156,7 +156,7 @@ def stretched_sentence(stop: float, article: float, other: float, use: str) -> D
         f"The upper panel is a diagram of the ten tokens “{' '.join(WORDS)}” at equal distances, "
         "and below them an axis of positions. A thin line leads from each token to its position, "
         f"which is the sum of the steps of the tokens so far. A full stop has the step {stop:g}, "
-        f"“the” has the step {article:g}, and every other word has the step {other:g}. The thick "
+        f"“the” has the step {article:g}, and all other words have the step {other:g}. The thick "
         f"pieces of the axis are these steps. The last token is at position {last:.2f}. The lower "
         f"panel is a bar chart with two bars for each token. The first bar shows {below}",
     )
@@ -216,8 +216,8 @@ def gated_sentences(closes: float, keeps: float) -> Drawn:
         fig,
         "A heat map shows the decay from each key (column) to each query (row) of the ten tokens "
         f"“{' '.join(WORDS)}”. It is lower triangular, because no token attends to a later one. "
-        f"The decay is 1 on the diagonal. A full stop has the gate {closes:g}, and every other "
-        f"token has the gate {keeps:g}. {shape} The decay from the last full stop to the last "
+        f"The decay is 1 on the diagonal. A full stop has the gate {closes:g}, and all other "
+        f"tokens have the gate {keeps:g}. {shape} The decay from the last full stop to the last "
         f"token is {first:.2f}. The decay from “sat”, the word before this full stop, to the last "
         f"token is {before:.2f}.",
     )

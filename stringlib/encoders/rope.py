@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from stringlib.by_name import by_name
+from stringlib.encoders.rotary import Phases
 from stringlib.encoders.string import STRING
 from stringlib.inputs import Layout
 from stringlib.kernels.rotation import geometric_frequencies
@@ -182,6 +183,12 @@ class SelectiveRoPE(STRING):
         frequencies = RoPE(head_dim, base=base).frequencies()[0, :, 0]
         every = torch.diag(frequencies.repeat(heads)).unflatten(0, (heads, -1))
         super().__init__(every, head_dim=head_dim)
+
+    def _phases(self, positions: Tensor, basis: Tensor | None = None) -> Phases:
+        """Return the phases of positions. Each pair has one coordinate, so no product is needed."""
+        own = widen(self.frequencies().flatten(0, 1).diagonal()).unflatten(0, (self.heads, -1))
+        angles = widen(positions).unflatten(-1, own.shape).transpose(-3, -2) * own.unsqueeze(-2)
+        return Phases(torch.stack([angles.cos(), angles.sin()], -1), None)
 
 
 @checked

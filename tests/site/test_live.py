@@ -342,7 +342,7 @@ def test_a_digit_is_moved_by_keys_and_pointer_and_a_link_keeps_it(still: Any) ->
     with torch.no_grad():
         there = [m(move.at(images[shown : shown + 1], *place(box))) for m in move.models().values()]
     assert answers(page) == [str(scores.argmax().item()) for scores in there]
-    assert digit.get_attribute("aria-label").startswith(f"The digit {labels[shown]},")
+    assert digit.get_attribute("aria-label").startswith(f"The digit {labels[shown]} is")
     frame, (x, y) = digit.bounding_box(), middle(digit)
     drag(page, straight((x, y), (x - 40, y - 30), 5))
     dragged = (
@@ -656,10 +656,11 @@ def test_a_token_shift_lets_the_page_train_a_layer_that_recalls(page: Any) -> No
     assert float(loss) > 1.2
     assert share is None
     assert "With a token shift, the layer trained here with seed 3" in said.inner_text()
-    label = box.get_by_role("img", name="Accuracy against training steps").get_attribute(
+    label = box.get_by_role("img", name="A line chart shows the accuracy").get_attribute(
         "aria-label"
     )
-    assert f"without a token shift {accuracy}, recorded" in label
+    told = f"Without a token shift, the layer trained here (solid curve) is at {accuracy}, and"
+    assert told in label
     box.get_by_role("button", name="Reset").click()
     box.get_by_role("button", name="Train", exact=True).wait_for()
     assert recorded in said.inner_text()
