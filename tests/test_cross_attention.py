@@ -316,6 +316,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"context": None, "context_positions": LINE}, "context_positions must be None if context"),
     ({"context_dim": 9}, {"context": None}, "context must be given, got None. The layer"),
     ({"encoder": "rope"}, {"context_positions": LINE[:6]}, "context_positions must have one row"),
+    ({"encoder": "rope"}, {"context_positions": LINE.expand(-1, 2)},
+     r"context_positions must have shape .* with coord_dim = 1, got \(7, 2\)"),
     ({"encoder": "rope"}, {"context_positions": LINE.expand(3, 7, 1)},
      "context_positions must .* leading dimensions that expand to"),
 ]  # fmt: skip

@@ -160,6 +160,30 @@ def test_a_key_that_has_decayed_away_does_not_set_the_scale(
     assert largest_difference(torch.cat(out, -2).double(), want) <= 1e-4
 
 
+@pytest.mark.parametrize("cut", [0, 1, 40, 64])
+def test_features_that_forget_separately_have_separate_scales(cut: int) -> None:
+    """Each feature forgets a loud key at another token, so no decay of a token is small in both."""
+    n = 70
+    logs = -0.1 * draw(2, n, 2, seed=4)
+    logs[:, 1::2, 0] = logs[:, 2::2, 1] = -40.0
+    scale = 2 * draw(2, n, seed=5)
+    scale[:, 0] = 300.0
+    phi_q, phi_k, v = tokens(n, m=2)
+    reach = log_decay_matrix(logs.mT) + scale[:, None, None, :]  # (heads, m, n, n)
+    parts = reach + (phi_q.mT[..., :, None] * phi_k.mT[..., None, :]).log()
+    want = parts.logsumexp(1).softmax(-1) @ v
+    given = [x.float() for x in (phi_q, phi_k, v, logs, scale)]
+    state, out = None, []
+    for piece in (slice(cut), slice(cut, None)):
+        q, k, u, log_decay, key_scale = (x[:, piece] for x in given)
+        y, state = linear_attention(
+            q, k, u, DecayWeight(log_decay), True, key_scale=key_scale, state=state,
+            return_state=True,
+        )  # fmt: skip
+        out.append(y)
+    assert largest_difference(torch.cat(out, -2).double(), want) <= 1e-4
+
+
 def test_an_empty_batch_carries_a_scale_on() -> None:
     empty = [x.expand(0, *x.shape) for x in tokens(4)]
     given = {"causal": True, "key_scale": torch.zeros(0, 2, 4).double(), "return_state": True}

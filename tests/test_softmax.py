@@ -241,3 +241,13 @@ def test_second_derivatives_as_the_documentation_says() -> None:
     weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
     for found, wanted in zip(got, second(weights @ v), strict=True):
         assert largest_difference(found, wanted) <= EXACT * (1 + wanted.abs().max())
+
+
+def test_grouped_heads_compile_with_any_number_of_heads() -> None:
+    compiled = torch.compile(softmax_attention, fullgraph=True, backend="eager")
+    dynamic = torch.compile(softmax_attention, fullgraph=True, backend="eager", dynamic=True)
+    k = torch.randn(2, 2, 6, 8)
+    for heads in (4, 8, 2):
+        q = torch.randn(2, heads, 6, 8)
+        for run in (compiled, dynamic):
+            torch.testing.assert_close(run(q, k, k), softmax_attention(q, k, k))

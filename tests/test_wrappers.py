@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn.modules import module as hooks
-from torch.nn.utils import parametrizations, prune
+from torch.nn.utils import parametrizations, parametrize, prune
 from torch.utils.checkpoint import checkpoint
 
 from stringlib import (
@@ -467,6 +467,34 @@ class Adapted(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.base_layer(x) if x.dtype == torch.int64 else self.base_layer(x) + self.added(x)
+
+
+@pytest.mark.parametrize("left_out", [None, "embed.weight", "readout.weight"])
+@pytest.mark.parametrize("source", [True, False])
+def test_a_tied_model_loads_the_same_with_and_without_assign(source, left_out):
+    """Of two weights the later one is kept, and of one weight this one."""
+    state = language_model("softmax-rope", tied=source).state_dict()
+    state = {name: x for name, x in state.items() if name != left_out}
+    want = state["embed.weight" if left_out == "readout.weight" else "readout.weight"]
+    for assign in (False, True):
+        model = language_model("softmax-rope")
+        given = {name: x.clone() for name, x in state.items()}
+        model.load_state_dict(given, strict=False, assign=assign)
+        assert model.readout.weight is model.embed.weight
+        assert torch.equal(model.readout.weight, want)
+
+
+@pytest.mark.parametrize("parts", [("readout",), ("embed",), ("embed", "readout")])
+def test_a_shared_weight_under_a_parametrisation_stays_shared(parts):
+    model, x = language_model("softmax-rope"), text(2, 5)
+    for part in parts:
+        parametrize.register_parametrization(getattr(model, part), "weight", nn.Identity())
+    count = sum(p.numel() for p in model.parameters())
+    wanted = model(x).detach()
+    given = {name: y.clone() for name, y in model.state_dict().items()}
+    model.double().float().load_state_dict(given, assign=True)
+    assert sum(p.numel() for p in model.parameters()) == count
+    assert torch.equal(model(x), wanted)
 
 
 @pytest.mark.parametrize("meta", [False, True])

@@ -77,18 +77,19 @@ def _running_maximum(x: Tensor, log_decay: Tensor | None) -> Tensor:
         if not torch.compiler.is_exporting():  # ONNX has no running maximum
             return x.cummax(-1).values
         log_decay = torch.zeros_like(x)
-    # in two levels, because one matrix would have n² entries
+    # within chunks first; a matrix for all tokens would have n² entries
     cut = in_chunks(PLAIN_CHUNK, x.unsqueeze(-1), log_decay.unsqueeze(-1))
-    chunks, decays = (each.squeeze(-1) for each in cut)
-    within = _largest_before(chunks, decays)
-    through = _largest_before(within[..., -1], decays.sum(-1))
+    within, decays = (each.squeeze(-1) for each in cut)
+    span, over = 1, decays  # `within` is the maximum over the last `span` tokens
+    while span < PLAIN_CHUNK:
+        earlier = pad(within, (span, -span), value=-math.inf) + over
+        within = torch.maximum(within, earlier)
+        over = over + pad(over, (span, -span))
+        span *= 2
+    # then from chunk to chunk
+    through = (within[..., None, :, -1] + log_decay_matrix(decays.sum(-1))).amax(-1)
     before = pad(through, (1, -1), value=-math.inf).unsqueeze(-1) + decays.cumsum(-1)
     return torch.maximum(within, before).flatten(-2)[..., : x.shape[-1]]
-
-
-def _largest_before(x: Tensor, log_decay: Tensor) -> Tensor:
-    """Return the running maximum of :func:`_running_maximum`, computed with an n × n matrix."""
-    return (x.unsqueeze(-2) + log_decay_matrix(log_decay)).amax(-1)
 
 
 def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
@@ -108,3 +109,35 @@ def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
     # cut after joining: an exported program has no slice of n - 1 tokens, which could be none
     previous = torch.cat([first.expand_as(common[..., :1]), common], -1)[..., :-1]
     return previous - common
+
+
+def scaled(
+    q: Tensor, k: Tensor, log_decay: Tensor | None, key_scale: Tensor, before: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return features and decays for causal sums that are divided by the common scale.
+
+    With one decay per feature, each feature has its own scale c, because features may forget a key
+    at different tokens. The sums are then divided by the largest scale of each query.
+
+    Args:
+        q: Features of the queries, ``(..., n, m)``.
+        k: Features of the keys, ``(..., n, m)``.
+        log_decay: The logarithms of the decays, ``(..., n, 1)`` or ``(..., n, m)``. None for no
+            decay.
+        key_scale: The scales of the keys, ``(..., n)``.
+        before: The largest scales of the earlier tokens, ``(..., 1)`` or ``(..., m)``. None for no
+            earlier tokens.
+
+    Returns:
+        The features of queries and keys, the decays, the logarithms of the factors by which the
+        sums are divided, ``(..., n)``, and the scales after the last token.
+    """
+    key_scale = key_scale.unsqueeze(-2)
+    decays = None if log_decay is None else log_decay.mT
+    scales = common_scale(key_scale, True, before, log_decay=decays)  # (..., 1 or m, n)
+    further = shrinking(scales, before).mT
+    k = k * (key_scale - scales).exp().mT
+    common = scales.amax(-2)
+    if scales.shape[-2] > 1:
+        q = q * (scales - common.unsqueeze(-2)).exp().mT
+    return q, k, further if log_decay is None else log_decay + further, common, scales[..., -1]

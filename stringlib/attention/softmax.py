@@ -158,10 +158,11 @@ def softmax_attention(
         mask = mask[None]
     # The fused kernel cannot compute the gradient of a mask, and inside vmap PyTorch does not
     # notice that this gradient is needed. Forward-mode derivatives are missing too.
+    grouped = True if group > 1 else False  # noqa: SIM210 - a compiled size is not a bool
     plain = ((mask is not None or dropout) and in_torch_func()) or forward_ad._current_level >= 0
     with sdpa_kernel(SDPBackend.MATH) if plain else nullcontext():
         out = scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=group > 1
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=grouped
         )
     if torch.compiler.is_exporting():
         # the kernels return different strides, and the ONNX exporter changes the kernel afterwards;

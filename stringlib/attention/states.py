@@ -22,8 +22,8 @@ class LinearState(NamedTuple):
         sums: Sum over the tokens of features times values, with a 1 appended to the values,
             ``(..., heads, m, d_v + 1)``; float32 or float64. Under the delta rule, the matrix by
             which the rule maps keys to values.
-        log_scale: Natural logarithm of the factor by which ``sums`` has been divided,
-            ``(..., heads)``, or None for a factor 1.
+        log_scale: Natural logarithm of the factors by which ``sums`` has been divided,
+            ``(..., heads, 1)``, or ``(..., heads, m)`` with one decay per feature. None for 1.
         length: Number of tokens so far.
         kind: Description of the layer or weight that made the state. A layer or weight with a
             different description raises an error. Default: empty, which is not checked.

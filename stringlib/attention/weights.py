@@ -12,6 +12,7 @@ largest factor in the sum, which cancels in the quotient of numerator and denomi
 attention this factor is :math:`e^{c_i}` with :math:`c_i = \max(c_{i-1} + a_i, s_i)`, where
 :math:`e^{a_i}` is the decay of token i. Without a decay, c is the running maximum of the scales.
 The state is multiplied by :math:`e^{c_{i-1} - c_i + a_i} \le 1`, which is computed as a decay.
+With one decay per feature, each feature has its own c.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stringlib.attention.scales import common_scale, shrinking
+from stringlib.attention.scales import common_scale, scaled
 from stringlib.attention.states import LinearState
 from stringlib.derived import Derived
 from stringlib.documents import Documents
@@ -205,14 +206,11 @@ class PositionWeight(Derived, ABC):
             # the state is forgotten before the first token of each further document
             kept = u.new_zeros(()) if log_decay is None else log_decay
             log_decay = torch.where(documents.starts[..., None, :, None], -math.inf, kept)
-        if key_scale is not None:
-            largest_decay = None if log_decay is None else log_decay.amax(-1)
-            common = common_scale(key_scale, causal, largest, documents, largest_decay)
+        if key_scale is not None and not causal:
+            common = common_scale(key_scale, False, documents=documents)
             k = k * (key_scale - common).exp()[..., None]
-            if causal:
-                further = shrinking(common, largest)[..., None]
-                log_decay = further if log_decay is None else log_decay + further
-                largest = common[..., -1]
+        elif key_scale is not None:
+            q, k, log_decay, common, largest = scaled(q, k, log_decay, key_scale, largest)
         if not causal:
             if documents is not None:
                 scores = (q @ k.mT).masked_fill(documents.apart(), 0)

@@ -7,6 +7,9 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
+Shared = list[tuple[nn.Module, str, nn.Parameter]]
+"""Places of one parameter: the module, the name there, and the parameter."""
+
 
 class Tied(nn.Module):
     """A model with an embedding ``embed`` and a readout ``readout``, which may share their weight.
@@ -27,44 +30,59 @@ class Tied(nn.Module):
 
     def _load_from_state_dict(self, *args: Any) -> None:
         """Load a state, and tie the shared weight again, which ``assign=True`` splits into two."""
-        self._shared_before = self._holders()
+        self._shared_before = self._shared()
         super()._load_from_state_dict(*args)
 
-    def _holders(self) -> list[nn.Module]:
-        """Return the modules that hold the shared weight, the embedding first.
+    def _shared(self) -> Shared:
+        """Return where the shared parameter is registered, the embedding first, or ``[]``.
 
-        With adapters these modules are inside ``embed`` and ``readout``. The result is empty if the
-        weight is not shared: if one of the two modules was replaced, or if its weight is now
-        computed, for example by a parametrisation. Two weights on the meta device have no values
-        yet, and count as one.
+        This can be inside an adapter or a parametrisation. The result is empty if nothing is
+        shared, for example if one of the two modules was replaced. Two weights on the meta device
+        have no values yet, and count as one.
         """
         embed, readout = (
-            [m for m in part.modules() if m._parameters.get("weight") is not None]
+            [
+                (m, name, p)
+                for m in part.modules()
+                for name, p in m._parameters.items()
+                if p is not None
+            ]
             for part in (self.embed, self.readout)
         )
-        if not (self.tied and embed and readout):
+        if not self.tied:
             return []
-        weight, other = embed[0].weight, readout[0].weight
-        shared = [m for m in readout if m.weight is weight]
-        if weight.is_meta and other.is_meta and weight.shape == other.shape:
-            shared = readout[:1]
-        return [embed[0], *shared] if shared else []
+        for own in embed:
+            same = [other for other in readout if other[2] is own[2]]
+            if same:
+                return [own, *same]
+        both = [x[0] for x in (embed, readout) if x]
+        on_meta = len(both) == 2 and all(p.is_meta for *_, p in both)
+        return both if on_meta and both[0][2].shape == both[1][2].shape else []
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or convert the model, and tie the shared weight again.
 
         A move from the meta device can replace the shared weight by two separate weights.
         """
-        holders = self._holders()
+        shared = self._shared()
         super()._apply(fn, recurse)
-        _share(holders)
+        _share(shared)
         return self
 
 
-def _share(holders: list[nn.Module]) -> None:
-    """Give all modules the weight of the first one."""
-    for module in holders[1:]:
-        module.weight = holders[0].weight
+def _share(before: Shared) -> None:
+    """Share one parameter again.
+
+    If the parameter was replaced in several places, the last one is kept, because copying values
+    into a shared parameter would also leave the last ones.
+
+    Args:
+        before: Where the parameter was registered, and the parameter that was there.
+    """
+    now = [module._parameters[name] for module, name, _ in before]
+    replaced = [p for p, (*_, old) in zip(now, before, strict=True) if p is not old]
+    for module, name, _ in before:
+        module._parameters[name] = (replaced or now)[-1]
 
 
 def _tied_again(model: Tied, _: Any) -> None:
