@@ -377,7 +377,7 @@ def kept(name: str) -> str:
         state = made(normal(tokens, made.dim), return_state=True)[1]
         if isinstance(state, LinearState):
             state = state._replace(drawn=None)  # by which it is recognised
-        parts = [t for t in _tensors(state) if t.ndim > 1]  # no count of tokens
+        parts = [t for t in _tensors(state) if t.ndim > 2]  # no count of tokens and no scale
         return sum(t.numel() for t in parts) // HEADS
 
     one, two = numbers(8), numbers(16)

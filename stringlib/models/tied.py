@@ -7,8 +7,7 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
-Shared = list[tuple[nn.Module, str, nn.Parameter]]
-"""Places of one parameter: the module, the name there, and the parameter."""
+_Shared = list[tuple[nn.Module, str, nn.Parameter]]  # module, name of the parameter there, and it
 
 
 class Tied(nn.Module):
@@ -33,7 +32,7 @@ class Tied(nn.Module):
         self._shared_before = self._shared()
         super()._load_from_state_dict(*args)
 
-    def _shared(self) -> Shared:
+    def _shared(self) -> _Shared:
         """Return where the shared parameter is registered, the embedding first, or ``[]``.
 
         This can be inside an adapter or a parametrisation. The result is empty if nothing is
@@ -70,7 +69,7 @@ class Tied(nn.Module):
         return self
 
 
-def _share(before: Shared) -> None:
+def _share(before: _Shared) -> None:
     """Share one parameter again.
 
     If the parameter was replaced in several places, the last one is kept, because copying values
