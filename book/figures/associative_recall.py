@@ -157,10 +157,10 @@ def recalled_value(share: float, sharpness: float) -> Drawn:
         f"{' '.join(TOKENS)}, with a row for each query and a column for each key. The query of "
         "the last row, C, is the question. The share of the previous key in each key is "
         f"{share:g}, and a match has a score of {sharpness:g}. The lower panel is a bar chart "
-        "with one bar for each of the values 1, 3, 4 and 5. The height of a bar is the share of "
-        "the weight that the question gives to this value, out of its weight on all values. The "
-        f"right value {RIGHT} gets a share of {votes[VALUES.index(RIGHT)]:.2f}. The value with "
-        f"the longest bar is {pick(found['best'], *answers)}.",
+        "with one bar for each of the values 1, 3, 4 and 5. The height of a bar is the weight "
+        "that the question gives to this value, divided by the weight that it gives to all four "
+        f"values. The right value {RIGHT} gets {votes[VALUES.index(RIGHT)]:.2f}. The highest bar "
+        f"is that of the value {pick(found['best'], *answers)}.",
     )
 
 

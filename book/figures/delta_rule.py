@@ -345,10 +345,10 @@ def order_of_decay(rate: float, decay: float) -> Drawn:
         go.Figure(drawn, axes),
         "A line chart shows the answer to a key against the number of writes of the value 0 "
         f"under this key, from 0 to {STEPS}. Both lines start at an answer of 1. The rate is "
-        f"{rate:g}, and the decay is {decay:g}. In the solid line with dots the state decays "
-        f"before the error is computed, and each write multiplies the answer by {first:.2f}. In "
-        "the dotted line with crosses the error is computed before the decay, and each write "
-        f"multiplies the answer by {after:.2f}. The answer in the dotted line "
+        f"{rate:g}, and the decay is {decay:g}. For the solid line with dots, the state decays "
+        f"before the error is computed, and each write multiplies the answer by {first:.2f}. For "
+        "the dotted line with crosses, the error is computed before the decay, and each write "
+        f"multiplies the answer by {after:.2f}. The answer on the dotted line "
         f"{pick(found['away'], 'stays bounded', 'diverges')}.",
     )
 

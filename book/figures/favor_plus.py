@@ -169,7 +169,7 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
     formula = (
         "This chapter has no formula for the chosen features."
         if kind == "circulant"
-        else "The dashed line is also the formula for the chosen features."
+        else "A solid line, the formula for the chosen features, covers the dashed line."
         if kind == "iid"
         else "A solid line shows the formula for the chosen features."
     )
@@ -178,7 +178,7 @@ def favor_error(length: float, size: int, kind: str) -> Drawn:
         f"Two panels show estimates with {DISPLAY[kind]} for a vector z of length {length:g}. The "
         "upper panel is a line chart of the relative error against the number of features, from "
         "16 to 256, on logarithmic axes. Dots mark the measured errors, and a dashed line shows "
-        f"the formula for independent rows. Both fall to the right. {formula} With {size} "
+        f"the formula for independent rows, which falls to the right. {formula} With {size} "
         f"features, the largest dot, the measured error is {measured[size]:.2g}. The lower panel "
         "is a histogram of 1,000 estimates, each divided by the true value, so that a vertical "
         "line at 1 marks the true value. The last bar is for all estimates above 3. The median "
@@ -443,16 +443,16 @@ def favor_distance(
     losers = [name for kind, (name, _, _) in MAPS.items() if not wins[kind]]
     if winners:
         beats = [
-            f"With up to 2,048 features {count} of {len(wins)} maps won, which means that they "
-            "were better than uniform attention on all seeds."
+            f"With up to 2,048 features {count} of {len(wins)} maps are better than uniform "
+            "attention on all seeds."
         ]
         beats += [
-            f"{_listed([MAPS[kind][0] for kind in group])} won from {m:,} features on."
+            f"A diamond marks {m:,} features for {_listed([MAPS[kind][0] for kind in group])}."
             for m in sizes
             if (group := [kind for kind in winners if wins[kind] == m])
         ]
-        beats += [f"The maps that did not win are {_listed(losers)}."] if losers[1:] else []
-        beats += [f"The map that did not win is {losers[0]}."] if len(losers) == 1 else []
+        beats += [f"The maps without a diamond are {_listed(losers)}."] if losers[1:] else []
+        beats += [f"The map without a diamond is {losers[0]}."] if len(losers) == 1 else []
     else:
         beats = [
             f"With up to 2,048 features {count} of {len(wins)} maps were better than uniform "
@@ -465,7 +465,8 @@ def favor_distance(
         f"to 2,048, for {tokens} tokens at t = {t}. Both axes are logarithmic. There is one line "
         "for each of six feature maps, through the medians of twelve seeds. A horizontal line at "
         f"1 marks uniform attention, and a dotted horizontal line at {straight} marks the linear "
-        f"kernel. A diamond marks where the line of a map has won. {' '.join(beats)}",
+        "kernel. A diamond on a line marks the number of features from which on the map is better "
+        f"than uniform attention on all seeds. {' '.join(beats)}",
     )
 
 

@@ -122,10 +122,10 @@ def model_clocks(model: str, position: int) -> Drawn:
     return Drawn(
         go.Figure(traces, frame),
         f"A dot plot shows the number of positions that each pair of {model} takes for a full "
-        "turn, on a logarithmic axis, against the pair. The numbers lie between "
+        "turn, on a logarithmic axis, against the index of the pair. The numbers lie between "
         f"{_plain(min(turns))} and {_plain(max(turns))}. A horizontal line marks position "
-        f"{position:,.0f}, and hollow marks are pairs that have not made a full turn there. They "
-        f"are {found['slow']:.0f} of {len(turns)} rotating pairs. A dotted horizontal line marks "
+        f"{position:,.0f}, and hollow marks are the {found['slow']:.0f} of the {len(turns)} "
+        "rotating pairs that have not made a full turn there. A dotted horizontal line marks "
         "where rounding to bfloat16 matters. The angle of a pair below this line can be wrong by "
         "over a tenth of a radian at this position, if it is rounded to bfloat16. The number of "
         f"pairs below the dotted line is {found['loose']:.0f}.",

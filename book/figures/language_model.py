@@ -111,8 +111,8 @@ def nearest_tokens(length: int, half_life: int) -> Drawn:
         "tokens against k, on a logarithmic axis. The three lines are for a decay with half-life "
         f"{half_life:g}, the cosine weight and no weight, and all of them rise to 100%. A dotted "
         f"vertical line marks k = {NEAR}, where the line of "
-        f"{pick(found['cosine_wins'], 'the decay', 'the cosine weight')} is highest. The nearest "
-        f"{NEAR} tokens get {shares['gla']:.1%} of the weight with the decay, "
+        f"{pick(found['cosine_wins'], 'the decay', 'the cosine weight')} is the highest of the "
+        f"three. The nearest {NEAR} tokens get {shares['gla']:.1%} of the weight with the decay, "
         f"{shares['cosine']:.1%} with the cosine weight and {shares['uniform']:.1%} without a "
         "weight.",
     )
@@ -293,8 +293,8 @@ def within_percent(percent: float, unit: float) -> Drawn:
         f"above that of {said(BASE)}, which is {found['more']:.3f} bits per byte more. Left of "
         f"this line are the means of {found['count']:.0f} of the {len(names) - 1} other models, "
         "and the dots of all models right of it are pale. Three thin vertical lines mark tables "
-        f"that count after one, two and three bytes, which need {FLOORS[0]}, {FLOORS[1]} and "
-        f"{FLOORS[2]} bits per byte.",
+        "that count which byte follows the last one, two and three bytes. The tables need "
+        f"{FLOORS[0]}, {FLOORS[1]} and {FLOORS[2]} bits per byte.",
     )
 
 

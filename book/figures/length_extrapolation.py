@@ -261,8 +261,9 @@ def stale_cache(scale: float) -> Drawn:
         f"A line chart shows the score of a query and a key that is {APART} tokens before the "
         f"query, against the position of the key, from 0 to {KEYS[-1]} tokens. The query is "
         f"rotated with the scale s = {scale:g}. If the key is rotated again with this scale, the "
-        f"score is {anew[0]:.1f} at every position, a horizontal dashed line. {where}. The solid "
-        f"line of this key has its lowest point at {low:.1f} and its highest point at {high:.1f}.",
+        f"score is {anew[0]:.1f} at every position, which a horizontal dashed line shows. "
+        f"{where}. The solid line of this key has its lowest point at {low:.1f} and its highest "
+        f"point at {high:.1f}.",
     )
 
 

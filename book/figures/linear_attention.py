@@ -188,10 +188,10 @@ def three_forms(token: int, chunk: int) -> Drawn:
         f"a triangle, because no query attends to a later key. {frames_said} The upper right "
         "panel is a bar chart of four sums of the token, with one stacked bar for each of three "
         "value channels and one for the denominator. To the denominator the state contributes "
-        f"{by_state:.2f} and the chunk {own:.2f}. A horizontal mark at the top of this bar shows "
-        f"the sum over the whole row, {row:.2f}. The two lower panels are tables of the state "
-        f"before token {first} and of the state after token {token}, with one row for each of "
-        "four features and one column for each sum.",
+        f"{by_state:.2f} and the chunk {own:.2f}. A horizontal mark on each bar shows the sum "
+        f"over the whole row, which is {row:.2f} for the denominator. The two lower "
+        f"panels are tables of the state before token {first} and of the state after token "
+        f"{token}, with one row for each of four features and one column for each sum.",
     )
 
 

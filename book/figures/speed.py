@@ -392,7 +392,8 @@ def attention_times(tokens: int, channels: int, features: int) -> Drawn:
         f"the number of tokens, from {LENGTHS[0]} to {LENGTHS[-1]:,}, on logarithmic axes, with "
         f"{channels:g} channels and {features:g} features. It has {len(METHODS)} lines, one per "
         f"method. The line of {labels[0]} and the dotted line of {labels[3]} rise with the square "
-        f"of the number of tokens, and the other lines rise about in proportion to it.{dotted} A "
+        f"of the number of tokens, and the other lines rise about in proportion to this "
+        f"number.{dotted} A "
         f"dotted vertical line marks {tokens:,.0f} tokens. The lower panel is a horizontal bar "
         "chart of the least time at this number of tokens, on a logarithmic axis, with one bar "
         f"per method. {said}",
