@@ -412,7 +412,7 @@ def test_a_chapter_shows_the_figure_at_its_stop(state: str, site: Path, browser:
 def test_without_javascript_the_walk_can_be_read(site: Path, plain: Any) -> None:
     plain.goto((site / "book" / "walk.html").as_uri())
     poster = plain.locator("#live-walk img")
-    assert poster.get_attribute("alt").startswith("The figure at stop 3, RoPE.")
+    assert poster.get_attribute("alt").startswith("The figure at stop 3, RoPE,")
     parts = (plain.locator("article h1"), poster, plain.locator("article h2").first)
     places = [part.bounding_box()["y"] for part in parts]
     assert places == sorted(places)
