@@ -117,6 +117,17 @@ def test_one_scale_for_all_heads_of_a_single_token() -> None:
     assert largest_difference(torch.cat(out, -2), whole) <= EXACT
 
 
+def in_two_pieces(tensors: Sequence[Tensor], cut: int) -> Tensor:
+    """Return causal outputs under a decay, with the state after the first ``cut`` tokens."""
+    state, out = None, []
+    for piece in (slice(cut), slice(cut, None)):
+        q, k, u, log_decay, key_scale = (x[:, piece] for x in tensors)
+        options = {"key_scale": key_scale, "state": state, "return_state": True}
+        y, state = linear_attention(q, k, u, DecayWeight(log_decay), True, **options)
+        out.append(y)
+    return torch.cat(out, -2)
+
+
 @pytest.mark.parametrize("form", ["token", "feature", "matrix", "documents"])
 @pytest.mark.parametrize("n", [2, 3, 70, 200])
 @pytest.mark.parametrize("strength", [0.1, 1.0, 30.0])
@@ -146,18 +157,8 @@ def test_a_key_that_has_decayed_away_does_not_set_the_scale(
     assert largest_difference(got.double(), want) <= 1e-4
     if form != "token":
         return
-    first, second = (
-        [x[:, cut] for x in (*given, logs.float(), scale.float())]
-        for cut in (slice(n // 2 + 1), slice(n // 2 + 1, None))
-    )
-    state, out = None, []
-    for q, k, u, log_decay, key_scale in (first, second):
-        y, state = linear_attention(
-            q, k, u, DecayWeight(log_decay), True, key_scale=key_scale, state=state,
-            return_state=True,
-        )  # fmt: skip
-        out.append(y)
-    assert largest_difference(torch.cat(out, -2).double(), want) <= 1e-4
+    found = in_two_pieces([*given, logs.float(), scale.float()], n // 2 + 1)
+    assert largest_difference(found.double(), want) <= 1e-4
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40, 64])
@@ -172,16 +173,8 @@ def test_features_that_forget_separately_have_separate_scales(cut: int) -> None:
     reach = log_decay_matrix(logs.mT) + scale[:, None, None, :]  # (heads, m, n, n)
     parts = reach + (phi_q.mT[..., :, None] * phi_k.mT[..., None, :]).log()
     want = parts.logsumexp(1).softmax(-1) @ v
-    given = [x.float() for x in (phi_q, phi_k, v, logs, scale)]
-    state, out = None, []
-    for piece in (slice(cut), slice(cut, None)):
-        q, k, u, log_decay, key_scale = (x[:, piece] for x in given)
-        y, state = linear_attention(
-            q, k, u, DecayWeight(log_decay), True, key_scale=key_scale, state=state,
-            return_state=True,
-        )  # fmt: skip
-        out.append(y)
-    assert largest_difference(torch.cat(out, -2).double(), want) <= 1e-4
+    found = in_two_pieces([x.float() for x in (phi_q, phi_k, v, logs, scale)], cut)
+    assert largest_difference(found.double(), want) <= 1e-4
 
 
 def test_an_empty_batch_carries_a_scale_on() -> None:

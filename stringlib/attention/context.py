@@ -82,12 +82,13 @@ def checked_context(
     if context_positions is not None:
         require_fitting("context_positions", context_positions, x)
         coord_dim = 1 if layer.roll is not None else getattr(layer.encoder, "coord_dim", None)
-        shape = None if isinstance(context_positions, Phases) else tuple(context_positions.shape)
-        if coord_dim is not None and shape is not None and shape[-1] != coord_dim:
-            raise ValueError(
-                f"context_positions must have shape (..., keys, coord_dim) with coord_dim = "
-                f"{coord_dim}, got {shape}"
-            )
+        if isinstance(context_positions, Tensor) and coord_dim is not None:
+            shape = tuple(context_positions.shape)
+            if shape[-1] != coord_dim:
+                raise ValueError(
+                    "context_positions must have shape (..., keys, coord_dim) with coord_dim = "
+                    f"{coord_dim}, got {shape}"
+                )
     if mask is not None:
         shape = (*x.shape[:-2], layer.heads, context.shape[-2])
         per_head(mask, shape, x.device, "context_mask")

@@ -28,9 +28,10 @@ def common_scale(
 ) -> Tensor:
     r"""Return the largest scale c of the keys to which each query attends.
 
-    In causal attention with the decays :math:`e^{a_t}`, the scale of an earlier key falls with the
-    decay, so that :math:`c_i = \max(c_{i-1} + a_i, s_i)`. Without this a key whose decay is almost
-    0 would set c, and the features of all later keys could be rounded to 0.
+    In causal attention with the decays :math:`e^{a_t}`, the weight of an earlier key falls from
+    token to token. So c falls too: :math:`c_i = \max(c_{i-1} + a_i, s_i)`. If c did not fall, a key
+    that has been forgotten could still determine c, and then the features of all later keys could
+    be rounded to 0.
 
     Args:
         key_scale: The scales s of the keys, ``(..., n)`` with n ≥ 1; −∞ for padding.
@@ -43,7 +44,7 @@ def common_scale(
             decay.
 
     Returns:
-        If causal, c for each token, ``(..., n)``. Otherwise the maximum over all keys,
+        If causal, the scale c of each query, ``(..., n)``. Otherwise the maximum over all keys,
         ``(..., 1)``, or over the keys of each document, ``(..., n)``. Where all scales are −∞, the
         result is −1e30.
     """
@@ -114,10 +115,11 @@ def shrinking(common: Tensor, before: Tensor | None = None) -> Tensor:
 def scaled(
     q: Tensor, k: Tensor, log_decay: Tensor | None, key_scale: Tensor, before: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return features and decays for causal sums that are divided by the common scale.
+    """Divide the features of the keys by the exponentials of the common scales, for causal sums.
 
-    With one decay per feature, each feature has its own scale c, because features may forget a key
-    at different tokens. The sums are then divided by the largest scale of each query.
+    This changes the decays too, see :func:`shrinking`. If there is one decay per feature, there is
+    also one scale c per feature, because features may forget a key at different tokens. Then the
+    sum of each query is divided by the exponential of its largest scale.
 
     Args:
         q: Features of the queries, ``(..., n, m)``.
@@ -129,8 +131,9 @@ def scaled(
             earlier tokens.
 
     Returns:
-        The features of queries and keys, the decays, the logarithms of the factors by which the
-        sums are divided, ``(..., n)``, and the scales after the last token.
+        Five tensors. They are the features of the queries, the features of the keys, the logarithms
+        of the decays, the logarithm of the factor by which the sum of each query is divided,
+        ``(..., n)``, and the scales after the last token.
     """
     key_scale = key_scale.unsqueeze(-2)
     decays = None if log_decay is None else log_decay.mT

@@ -12,7 +12,7 @@ largest factor in the sum, which cancels in the quotient of numerator and denomi
 attention this factor is :math:`e^{c_i}` with :math:`c_i = \max(c_{i-1} + a_i, s_i)`, where
 :math:`e^{a_i}` is the decay of token i. Without a decay, c is the running maximum of the scales.
 The state is multiplied by :math:`e^{c_{i-1} - c_i + a_i} \le 1`, which is computed as a decay.
-With one decay per feature, each feature has its own c.
+If there is one decay per feature, there is also one scale c per feature.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class PositionWeight(Derived, ABC):
             half = (key_scale[..., None, :] - common[..., :, None]) / 2
             half = half.clamp(max=largest_exponent(u.dtype)).exp()
             matrix = matrix * half * half
-        scores = (phi_q @ phi_k.mT) * matrix
+        scores = (phi_q @ phi_k.mT) * matrix  # infinite products with later keys may give NaN here
         return WeightedSums((scores.tril() if causal else scores) @ u, common, None)
 
     def _require_direction(self, causal: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
-_Shared = list[tuple[nn.Module, str, nn.Parameter]]  # module, name of the parameter there, and it
+_Shared = list[tuple[nn.Module, str, nn.Parameter]]  # module, attribute, and the parameter there
 
 
 class Tied(nn.Module):
@@ -33,23 +33,18 @@ class Tied(nn.Module):
         super()._load_from_state_dict(*args)
 
     def _shared(self) -> _Shared:
-        """Return where the shared parameter is registered, the embedding first, or ``[]``.
+        """Return the modules and attributes that hold the shared parameter, and the parameter.
 
-        This can be inside an adapter or a parametrisation. The result is empty if nothing is
-        shared, for example if one of the two modules was replaced. Two weights on the meta device
-        have no values yet, and count as one.
+        The modules can be inside adapters or parametrisations. The module of the embedding comes
+        first. The list is empty if no parameter is shared, for example if the readout was replaced.
+        Two weights on the meta device have no values yet, so they are taken to be shared.
         """
-        embed, readout = (
-            [
-                (m, name, p)
-                for m in part.modules()
-                for name, p in m._parameters.items()
-                if p is not None
-            ]
-            for part in (self.embed, self.readout)
-        )
         if not self.tied:
             return []
+        embed, readout = (
+            [(m, k, p) for m in part.modules() for k, p in m._parameters.items() if p is not None]
+            for part in (self.embed, self.readout)
+        )
         for own in embed:
             same = [other for other in readout if other[2] is own[2]]
             if same:
@@ -70,13 +65,14 @@ class Tied(nn.Module):
 
 
 def _share(before: _Shared) -> None:
-    """Share one parameter again.
+    """Let all given modules hold the same parameter again.
 
-    If the parameter was replaced in several places, the last one is kept, because copying values
-    into a shared parameter would also leave the last ones.
+    If several modules have received new parameters, all modules get the last of these. This is what
+    ``load_state_dict`` without ``assign`` does: it copies one weight after the other into the
+    shared parameter, so the values of the last weight remain.
 
     Args:
-        before: Where the parameter was registered, and the parameter that was there.
+        before: The modules, their attributes, and the parameter that they shared before.
     """
     now = [module._parameters[name] for module, name, _ in before]
     replaced = [p for p, (*_, old) in zip(now, before, strict=True) if p is not old]
